@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 # Tests start many processes: without stored bytecode each of them compiles the product again.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup demo check test lint format bench soak package images lock clean
+.PHONY: help setup demo check test provision lint format bench soak package images lock clean
 
 help: ## Show this
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,8 +17,12 @@ demo: ## Run changelogs, trigger, Spark and mirrors on this machine, end to end
 check: lint ## Lint and unit tests, without Spark or servers
 	@.venv/bin/python -m pytest --numprocesses 2 --dist loadfile -q tests/unit
 
-test: lint ## Lint, then all tests with fixed seeds, three in parallel
+test: provision lint ## Lint, then all tests with fixed seeds, three in parallel
 	@.venv/bin/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --durations 15
+
+# In the background, while this make runs: downloads and builds the servers that the tests need.
+provision: setup
+	@.venv/bin/python -m tests.provision --while-running $$PPID &
 
 lint: setup ## Style, types and the layers of imports
 	@.venv/bin/ruff check --quiet .

@@ -1,1 +1,1 @@
-"""`python -m benchmarks`: icemirror and its peers, on this machine. See docs/explanation/performance.md."""
+"""`python -m benchmarks`: measures icemirror and its peers on this machine. See docs/explanation/performance.md."""

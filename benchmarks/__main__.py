@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from benchmarks.bench import Bench, Limits
-from benchmarks.dataset import forget_data
+from benchmarks.dataset import delete_data
 from benchmarks.machine import memory_bytes
 from benchmarks.parts.catalogue import PARTS
 from benchmarks.parts.scale import FULL, TOY
@@ -22,10 +22,10 @@ from benchmarks.result import Absent, Run
 from benchmarks.runner import choose_cells, run_cells
 from benchmarks.store import Store
 from benchmarks.systems.catalogue import SYSTEMS
-from tests.cache import cache_directory
+from tests.provision.cache import cache_directory
 
 _CORES = 2
-_MOST_DRIVER_GIGABYTES = 8
+_MAX_DRIVER_GIGABYTES = 8
 _STEP_TIMEOUT_SECONDS = 900.0
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -39,9 +39,12 @@ def main() -> None:
 @main.command()
 @click.argument("parts", nargs=-1, type=click.Choice(list(PARTS)))
 @click.option("--system", "systems", multiple=True, type=click.Choice(list(SYSTEMS)), help="May be repeated.")
-@click.option("--toy", is_flag=True, help="Tiny tables: do the scripts work, not how fast is anything.")
+@click.option("--toy", is_flag=True, help="Tiny tables: test the scripts, not the speed.")
 @click.option("--results", type=_FOLDER, help="Folder for the figures. Default: in the user's cache.")
-@click.option("--driver-memory", help="For each system's Spark. Default: a third of all, at most 8g.")
+@click.option(
+    "--driver-memory",
+    help="Memory of each system's Spark driver. Default: a third of the machine's, at most 8g.",
+)
 def run(
     parts: tuple[str, ...],
     systems: tuple[str, ...],
@@ -49,10 +52,10 @@ def run(
     results: Path | None,
     driver_memory: str | None,
 ) -> None:
-    """Measures PARTS (all by default) and prints the report.
+    """Measure PARTS (all by default) and print the report.
 
-    Without PARTS and systems a run that was interrupted goes on where it stopped; parts that are named are measured
-    again. Progress goes to stderr, the report as Markdown to stdout.
+    Without PARTS and systems, an interrupted run is resumed; named parts are measured again. Progress goes to stderr,
+    the report as Markdown to stdout.
     """
     err = Console(stderr=True)
     store = Store(results or _results(toy=toy))
@@ -61,7 +64,7 @@ def run(
         cells = [cell for cell in cells if not store.has(cell)]
     else:
         for cell in cells:
-            store.forget(cell)
+            store.delete(cell)
     scale = TOY if toy else FULL
     scratch = cache_directory() / "benchmarks" / "scratch"
     scratch.mkdir(parents=True, exist_ok=True)
@@ -77,44 +80,46 @@ def run(
 
 @main.command()
 @click.option("--results", type=_FOLDER, help="Folder with the figures. Default: in the user's cache.")
-@click.option("--json", "figures", type=_FILE, help="Take the figures of this file instead.")
-@click.option("--keep", is_flag=True, help="Keep what is published of parts that were not measured here.")
+@click.option("--json", "figures", type=_FILE, help="Use the figures of this file instead.")
+@click.option(
+    "--keep", is_flag=True, help="Keep the published figures of parts that this run did not measure."
+)
 @click.option("--out", type=_FOLDER, default=Path("docs/explanation"), show_default=True)
 def write(results: Path | None, figures: Path | None, keep: bool, out: Path) -> None:
-    """Writes performance.md, its pictures and performance.json from what was measured."""
-    found = (
+    """Write performance.md, its charts and performance.json from the figures."""
+    measured = (
         _read(figures)
         if figures
         else Store(results or _results(toy=False)).read(choose_cells((), tuple(SYSTEMS)))
     )
     published = out / "performance.json"
     if keep and published.exists():
-        found = found.over(_read(published), choose_cells((), tuple(SYSTEMS)))
-    if not found.cells:
-        raise click.ClickException("nothing was measured yet: python -m benchmarks run")
-    for path in publish(found, out):
+        measured = measured.over(_read(published), choose_cells((), tuple(SYSTEMS)))
+    if not measured.cells:
+        raise click.ClickException("no figures yet: run `python -m benchmarks run`")
+    for path in publish(measured, out):
         click.echo(path, err=True)
 
 
 @main.command()
 def parts() -> None:
-    """Lists the parts, their systems and the minutes that they are estimated to take on two quiet cores."""
+    """List the parts with their systems and estimated minutes on two idle cores."""
     for part in PARTS.values():
         click.echo(f"{part.name:<10}{part.minutes:>4.0f} min  {part.about} ({', '.join(part.systems)})")
     click.echo(
-        f"{'in all':<10}{sum(part.minutes for part in PARTS.values()):>4.0f} min, and about 5 for the data; estimates"
+        f"{'total':<10}{sum(part.minutes for part in PARTS.values()):>4.0f} min, plus about 5 for the data (estimates)"
     )
 
 
 @main.command()
 def clean() -> None:
-    """Deletes the generated data; what was measured stays."""
-    forget_data()
+    """Delete the generated data; the figures are kept."""
+    delete_data()
 
 
-def _print(found: Run) -> None:
+def _print(measured: Run) -> None:
     stdout = Console()
-    report = write_report(found)
+    report = write_report(measured)
     stdout.print(Markdown(report)) if stdout.is_terminal else click.echo(report)
 
 
@@ -128,7 +133,7 @@ def _results(*, toy: bool) -> Path:
 
 def _driver_memory() -> str:
     gigabytes = memory_bytes() // (1 << 30)
-    return f"{max(1, min(_MOST_DRIVER_GIGABYTES, gigabytes // 3))}g"
+    return f"{max(1, min(_MAX_DRIVER_GIGABYTES, gigabytes // 3))}g"
 
 
 if __name__ == "__main__":

@@ -7,91 +7,96 @@ from dataclasses import dataclass
 from statistics import median
 
 from benchmarks.result import Fleet, Latency, Lookups, Reading, Run, Storages
-from benchmarks.summary import around, percentile, repeated, warm_seconds
+from benchmarks.summary import median_around, percentile, repeated, warm_seconds
 from benchmarks.systems.catalogue import OURS, PEER, SYSTEMS
 
 _HASHED, _ORDERED = "hashed", "ordered-64"
 _LOOKUP_SECONDS = 0.1
-_EVENTS_A_SECOND = 250_000
+_EVENTS_PER_SECOND = 250_000
 
 
 @dataclass(frozen=True)
 class Aim:
-    """A promised limit and the measured value. `most`: the limit is an upper bound, else a lower bound."""
+    """A promised limit and the measured value. `at_most`: the limit is an upper bound, else a lower bound."""
 
     text: str
     measured: float
     limit: float
     unit: str
-    most: bool = True
+    at_most: bool = True
 
     @property
     def met(self) -> bool:
-        """Whether the aim was reached."""
-        return self.measured <= self.limit if self.most else self.measured >= self.limit
+        """Return whether the aim was reached."""
+        return self.measured <= self.limit if self.at_most else self.measured >= self.limit
 
 
 def judge_aims(run: Run) -> list[Aim]:
     """Return the aims for which the run has figures."""
     return [
-        *_merging(run),
-        *_many_merges(run),
-        *_arriving(run),
-        *_serving_many(run),
-        *_reading(run),
-        *_looking_up(run),
-        *_storing(run),
+        *_merge_aims(run),
+        *_repeated_merge_aims(run),
+        *_latency_aims(run),
+        *_fleet_aims(run),
+        *_reading_aims(run),
+        *_lookup_aims(run),
+        *_storage_aims(run),
     ]
 
 
-def _merging(run: Run) -> Iterator[Aim]:
-    yield from _grown(run, "small", 1.5)
-    yield from _grown(run, "hashed", 2.0)
-    yield from _speed_up(run, "small", "small-10m", PEER, 6.0)
-    yield from _speed_up(run, "small", "small-10m", "paimon", 1.0)
-    yield from _speed_up(run, "large", "large", PEER, 2.5)
-    yield from _speed_up(run, "wide", "wide", PEER, 4.0)
+def _merge_aims(run: Run) -> Iterator[Aim]:
+    yield from _growth_aim(run, "small", 1.5)
+    yield from _growth_aim(run, "hashed", 2.0)
+    yield from _speed_up_aim(run, "small", "small-10m", PEER, 6.0)
+    yield from _speed_up_aim(run, "small", "small-10m", "paimon", 1.0)
+    yield from _speed_up_aim(run, "large", "large", PEER, 2.5)
+    yield from _speed_up_aim(run, "wide", "wide", PEER, 4.0)
     batch = run.workloads("large").get("large", {}).get(OURS)
     if batch is not None:
         rate = batch.events[0] / warm_seconds(batch).middle
-        yield Aim(f"{batch.title}: events a second", rate, _EVENTS_A_SECOND, "/s", most=False)
+        yield Aim(f"{batch.title}: events a second", rate, _EVENTS_PER_SECOND, "/s", at_most=False)
 
 
-def _grown(run: Run, part: str, limit: float) -> Iterator[Aim]:
+def _growth_aim(run: Run, part: str, limit: float) -> Iterator[Aim]:
     """Compare a batch into the largest table with one into the smallest."""
     works = run.workloads(part)
-    least, most = (works.get(f"{part}-{size}", {}).get(OURS) for size in ("1m", "50m"))
-    if least is not None and most is not None:
-        text = f"{most.title}: the time of {least.rows:,} rows"
-        yield Aim(text, warm_seconds(most).middle / warm_seconds(least).middle, limit, "×")
+    smallest, largest = (works.get(f"{part}-{size}", {}).get(OURS) for size in ("1m", "50m"))
+    if smallest is not None and largest is not None:
+        text = f"{largest.title}: the time of {smallest.rows:,} rows"
+        yield Aim(text, warm_seconds(largest).middle / warm_seconds(smallest).middle, limit, "×")
 
 
-def _speed_up(run: Run, part: str, workload: str, peer: str, limit: float) -> Iterator[Aim]:
+def _speed_up_aim(run: Run, part: str, workload: str, peer: str, limit: float) -> Iterator[Aim]:
     """Compare the speed with another system."""
     systems = run.workloads(part).get(workload, {})
     if {OURS, peer} <= systems.keys():
-        faster = warm_seconds(systems[peer]).middle / warm_seconds(systems[OURS]).middle
+        speed_up = warm_seconds(systems[peer]).middle / warm_seconds(systems[OURS]).middle
         text = f"{systems[OURS].title}: speed-up over {SYSTEMS[peer].title}"
-        yield Aim(text, faster, limit, "×", most=False)
+        yield Aim(text, speed_up, limit, "×", at_most=False)
 
 
-def _many_merges(run: Run) -> Iterator[Aim]:
+def _repeated_merge_aims(run: Run) -> Iterator[Aim]:
     many = repeated(run)
     if many is not None and len(many.batches) > 10:
         last = len(many.batches)
-        yield Aim(f"merge {last:,} compared with merge 10", around(many, last) / around(many, 10), 1.5, "×")
+        yield Aim(
+            f"merge {last:,} compared with merge 10",
+            median_around(many, last) / median_around(many, 10),
+            1.5,
+            "×",
+        )
 
 
-def _arriving(run: Run) -> Iterator[Aim]:
+def _latency_aims(run: Run) -> Iterator[Aim]:
     latency = run.outcome("latency", OURS)
     if isinstance(latency, Latency):
-        for one in latency.runs:
-            seconds = [commit.visible for commit in one.commits]
-            yield Aim(f"from commit to row, {one.title}: median", median(seconds), 3.0, "s")
-            yield Aim(f"from commit to row, {one.title}: p95", percentile(seconds, 95), 5.0, "s")
+        for latency_run in latency.runs:
+            seconds = [commit.visible for commit in latency_run.commits]
+            yield Aim(f"from commit to row, {latency_run.title}: median", median(seconds), 3.0, "s")
+            yield Aim(f"from commit to row, {latency_run.title}: p95", percentile(seconds, 95), 5.0, "s")
 
 
-def _serving_many(run: Run) -> Iterator[Aim]:
+def _fleet_aims(run: Run) -> Iterator[Aim]:
     fleet = run.outcome("fleet", OURS)
     if isinstance(fleet, Fleet):
         text = f"{fleet.tables} tables, one busy"
@@ -103,7 +108,7 @@ def _serving_many(run: Run) -> Iterator[Aim]:
             yield Aim(f"{text}: Spark sessions started per burst", fleet.sparks / fleet.bursts, 1.0, "")
 
 
-def _reading(run: Run) -> Iterator[Aim]:
+def _reading_aims(run: Run) -> Iterator[Aim]:
     reading = run.outcome("reading", OURS)
     if isinstance(reading, Reading):
         for reader in reading.readers:
@@ -111,20 +116,20 @@ def _reading(run: Run) -> Iterator[Aim]:
             yield Aim(text, median(reader.merged) / median(reader.compacted), 2.0, "×")
 
 
-def _looking_up(run: Run) -> Iterator[Aim]:
+def _lookup_aims(run: Run) -> Iterator[Aim]:
     lookups = run.outcome("lookup", OURS)
     if not isinstance(lookups, Lookups):
         return
     for codec in (_HASHED, _ORDERED):
-        found = [one for one in lookups.lookups if one.codec == codec]
-        least, most = found[0], found[-1]
-        text = f"{most.keys:,} keys in {most.entries:,} {codec} entries"
-        yield Aim(text, median(most.seconds), _LOOKUP_SECONDS, "s")
-        grown = median(most.seconds) / median(least.seconds)
-        yield Aim(f"{text}, compared with {least.entries:,}", grown, 2.0, "×")
+        found = [lookup for lookup in lookups.lookups if lookup.codec == codec]
+        smallest, largest = found[0], found[-1]
+        text = f"{largest.keys:,} keys in {largest.entries:,} {codec} entries"
+        yield Aim(text, median(largest.seconds), _LOOKUP_SECONDS, "s")
+        grown = median(largest.seconds) / median(smallest.seconds)
+        yield Aim(f"{text}, compared with {smallest.entries:,}", grown, 2.0, "×")
 
 
-def _storing(run: Run) -> Iterator[Aim]:
+def _storage_aims(run: Run) -> Iterator[Aim]:
     storages = run.outcome("storage", OURS)
     if not isinstance(storages, Storages):
         return
@@ -143,6 +148,6 @@ def _storing(run: Run) -> Iterator[Aim]:
         "B/row",
     )
     yield Aim("index, hashed keys", uuid.copied.index_bytes / uuid.rows, 24.0, "B/row")
-    for name, words in (("integer-100", "100 B"), ("integer-1000", "1 KB")):
-        over = tables[name].copied.disk_bytes / tables[name].plain_bytes - 1
-        yield Aim(f"storage over plain Parquet, integer keys, rows of {words}", 100 * over, 5.0, "%")
+    for name, row_size in (("integer-100", "100 B"), ("integer-1000", "1 KB")):
+        overhead = tables[name].copied.disk_bytes / tables[name].plain_bytes - 1
+        yield Aim(f"storage over plain Parquet, integer keys, rows of {row_size}", 100 * overhead, 5.0, "%")

@@ -1,4 +1,4 @@
-"""What parts measure with: systems in separate processes, a scratch folder, and progress output."""
+"""The tools of the parts: systems in separate processes, a scratch folder, and progress output."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class Bench:
 
     def __enter__(self) -> Self:
         self._scratch.mkdir(parents=True, exist_ok=True)
-        for left in self._scratch.glob("bench-*"):  # a run that was killed could not clean up
-            if time.time() - left.stat().st_mtime > _ABANDONED_SECONDS:
-                shutil.rmtree(left, ignore_errors=True)
+        for leftover in self._scratch.glob("bench-*"):  # a run that was killed could not clean up
+            if time.time() - leftover.stat().st_mtime > _ABANDONED_SECONDS:
+                shutil.rmtree(leftover, ignore_errors=True)
         return self
 
     def __exit__(self, *_: object) -> None:

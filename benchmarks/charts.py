@@ -1,4 +1,4 @@
-"""The pictures of docs/explanation/performance.md."""
+"""The charts of docs/explanation/performance.md."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ COMPARED = ("small", "hashed", "large", "wide")
 _WIDTH = 720.0
 _LEFT, _RIGHT = 230.0, 80.0
 _BAR, _GAP = 18.0, 16.0
-_LEAST = 0.01  # seconds, where the bars begin
+_MIN_SECONDS = 0.01  # seconds at the start of the bars
 _ORDER = list(SYSTEMS)
 
 
 def draw_charts(run: Run) -> dict[str, str]:
-    """File name → SVG, for what the run can show."""
+    """Return the charts for which the run has figures: file name → SVG."""
     charts: dict[str, str] = {}
     compared = {name: runs for part in COMPARED for name, runs in run.workloads(part).items()}
     if compared:
@@ -43,7 +43,7 @@ def draw_charts(run: Run) -> dict[str, str]:
 
 
 def _draw_batches(compared: dict[str, dict[str, WorkloadRun]]) -> str:
-    """A bar for each workload and system: the median, with a line from the least to the greatest; logarithmic."""
+    """Draw a bar per workload and system: the median, with a line from minimum to maximum; logarithmic."""
     systems = [name for name in _ORDER if any(name in runs for runs in compared.values())]
     bars = sum(len(runs) for runs in compared.values())
     title = "Seconds per warm batch, logarithmic (shorter is better)"
@@ -52,29 +52,33 @@ def _draw_batches(compared: dict[str, dict[str, WorkloadRun]]) -> str:
     height = top + _BAR * bars + _GAP * len(compared) + 20
     drawing = Drawing(_WIDTH, height, title)
     _legend(drawing, systems, title)
-    most = max(warm_seconds(one).high for runs in compared.values() for one in runs.values())
-    decades = math.log10(max(most / _LEAST, 10))
+    longest = max(warm_seconds(run).high for runs in compared.values() for run in runs.values())
+    decades = math.log10(max(longest / _MIN_SECONDS, 10))
 
-    def reach(seconds: float) -> float:
-        return (_WIDTH - _LEFT - _RIGHT) * max(0.0, math.log10(max(seconds, _LEAST) / _LEAST)) / decades
+    def bar_length(seconds: float) -> float:
+        return (
+            (_WIDTH - _LEFT - _RIGHT)
+            * max(0.0, math.log10(max(seconds, _MIN_SECONDS) / _MIN_SECONDS))
+            / decades
+        )
 
     for power in range(math.ceil(decades)):
-        x = _LEFT + reach(_LEAST * 10**power)
+        x = _LEFT + bar_length(_MIN_SECONDS * 10**power)
         drawing.line((x, top - 4), (x, height - 20), "grid")
-        drawing.text(x, height - 6, f"{_LEAST * 10**power:g} s", "faint", "middle")
+        drawing.text(x, height - 6, f"{_MIN_SECONDS * 10**power:g} s", "faint", "middle")
     for runs in compared.values():
         any_run = next(iter(runs.values()))
         middle = top + _BAR * len(runs) / 2
         drawing.text(_LEFT - 10, middle, f"{any_run.events[0]:,} events", anchor="end")
         kind = any_run.name.split("-")[0]
-        words = {"wide": ", wide", "hashed": ", text keys"}.get(kind, "")
-        drawing.text(_LEFT - 10, middle + 15, f"into {any_run.rows:,} rows{words}", "faint", "end")
-        for name in (one for one in systems if one in runs):
+        suffix = {"wide": ", wide", "hashed": ", text keys"}.get(kind, "")
+        drawing.text(_LEFT - 10, middle + 15, f"into {any_run.rows:,} rows{suffix}", "faint", "end")
+        for name in (system for system in systems if system in runs):
             found = warm_seconds(runs[name])
             y = top + _BAR / 2
-            drawing.bar(_LEFT, top + 2, max(1.0, reach(found.middle)), _BAR - 4, _colour(name))
-            drawing.line((_LEFT + reach(found.low), y), (_LEFT + reach(found.high), y), "spread")
-            drawing.text(_LEFT + reach(found.high) + 6, y + 5, f"{found.middle:.2f} s")
+            drawing.bar(_LEFT, top + 2, max(1.0, bar_length(found.middle)), _BAR - 4, _colour(name))
+            drawing.line((_LEFT + bar_length(found.low), y), (_LEFT + bar_length(found.high), y), "spread")
+            drawing.text(_LEFT + bar_length(found.high) + 6, y + 5, f"{found.middle:.2f} s")
             top += _BAR
         top += _GAP
     return str(drawing)
@@ -82,13 +86,13 @@ def _draw_batches(compared: dict[str, dict[str, WorkloadRun]]) -> str:
 
 def _table_sizes(run: Run) -> list[Line]:
     lines: list[Line] = []
-    for part, words in (("small", ""), ("hashed", ", text keys")):
+    for part, suffix in (("small", ""), ("hashed", ", text keys")):
         points: dict[str, list[tuple[float, float]]] = {}
         for runs in run.workloads(part).values():
-            for system, one in runs.items():
-                points.setdefault(system, []).append((float(one.rows), warm_seconds(one).middle))
+            for system, workload in runs.items():
+                points.setdefault(system, []).append((float(workload.rows), warm_seconds(workload).middle))
         lines += [
-            Line(SYSTEMS[name].title + words, _ORDER.index(name), tuple(found), dashed=bool(words))
+            Line(SYSTEMS[name].title + suffix, _ORDER.index(name), tuple(found), dashed=bool(suffix))
             for name, found in points.items()
             if len(found) > 1
         ]
@@ -98,8 +102,8 @@ def _table_sizes(run: Run) -> list[Line]:
 def _change_sizes(run: Run) -> list[Line]:
     lines: list[Line] = []
     large = run.workloads("large").get("large", {})
-    for system, one in run.workloads("changes").get("changes", {}).items():
-        points = [(float(events), found.middle) for events, found in by_events(one).items()]
+    for system, workload in run.workloads("changes").get("changes", {}).items():
+        points = [(float(events), found.middle) for events, found in by_events(workload).items()]
         if system in large:
             points.append((float(large[system].events[0]), warm_seconds(large[system]).middle))
         lines.append(Line(SYSTEMS[system].title, _ORDER.index(system), tuple(points)))
@@ -107,7 +111,7 @@ def _change_sizes(run: Run) -> list[Line]:
 
 
 def _legend(drawing: Drawing, systems: list[str], title: str) -> float:
-    """Title and systems, in as many lines as they need; where the last line is."""
+    """Draw title and systems, in as many lines as they need; return the position of the last line."""
     drawing.text(10, 22, title, "title")
     x, y = 10.0, 45.0
     for name in systems:

@@ -1,4 +1,4 @@
-"""The process of one system: `python -m benchmarks.child NAME`, requests on stdin, answers on stdout."""
+"""The process of one system: `python -m benchmarks.child NAME`, requests on stdin, responses on stdout."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from benchmarks.systems.system import System, TableReader
 
 
 def main() -> None:
-    """Serves requests until stdin ends."""
-    answers = _private_stdout()
+    """Serve requests until stdin ends."""
+    responses = _private_stdout()
     system: System | None = None
     for line in sys.stdin:
         try:
             request = REQUEST.validate_json(line)
             if isinstance(request, Start):
                 system = SYSTEMS[sys.argv[1]].open(request)
-                answer: Answer = Ready(versions=system.versions)
+                response: Answer = Ready(versions=system.versions)
             else:
-                answer = _serve(system, request)
+                response = _serve(system, request)
         except Exception as error:  # reported to the parent, which ends the run
             traceback.print_exc()
-            answer = Failed(message=f"{type(error).__name__}: {error}")
-        answers.write(answer.model_dump_json() + "\n")
-        answers.flush()
+            response = Failed(message=f"{type(error).__name__}: {error}")
+        responses.write(response.model_dump_json() + "\n")
+        responses.flush()
     if system is not None:
         system.close()
 
@@ -45,10 +45,10 @@ def _serve(system: System | None, request: Request) -> Answer:
             return system.inspect(table)
         case Scan(metadata=metadata):
             if not isinstance(system, TableReader):
-                raise TypeError(f"{sys.argv[1]} does not read tables of others")
+                raise TypeError(f"{sys.argv[1]} does not read tables of other systems")
             return system.scan(metadata)
         case Start():
-            raise RuntimeError("started already")
+            raise RuntimeError("already started")
 
 
 def _private_stdout() -> TextIO:

@@ -1,4 +1,4 @@
-"""The columns that every file of the benchmarks has: the key, and what a changelog adds to the row."""
+"""The columns that every file of the benchmarks has: the key, and the metadata columns of a changelog."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ SEQUENCE = "sequence_number"
 
 
 def row_columns(schema: pa.Schema) -> pa.Schema:
-    """The columns of the row itself."""
+    """Return the columns of the row, without the metadata columns."""
     return pa.schema([field.remove_metadata() for field in schema if field.name not in (OPERATION, SEQUENCE)])

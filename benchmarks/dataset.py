@@ -1,10 +1,10 @@
-"""Base tables and batches as Parquet, made once and kept in the user's cache, and what they must lead to.
+"""Base tables and batches as Parquet, generated once into the user's cache, with the expected results.
 
 <cache>/benchmarks/v3/base/narrow/00000-500000.parquet, …-500000.hashes.npy
 <cache>/benchmarks/v3/changes/small-10m-10000000-…/batch-0000/part-0.parquet … expected.json
 
-Every file is a changelog's: the columns of the row, the operation and the sequence, with Iceberg's field ids.
-A base of ten million rows is the beginning of the one of fifty.
+Every file has the format of a changelog: the columns of the row, operation and sequence, with Iceberg's field ids.
+A base of ten million rows is a prefix of the base of fifty million.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from benchmarks.columns import OPERATION, SEQUENCE, row_columns
 from benchmarks.fingerprint import Fingerprint, hash_rows
 from benchmarks.table_state import TableState
 from benchmarks.workloads.workload import Shape, Workload
-from tests.cache import cache_directory, fetch_once
+from tests.provision.cache import cache_directory, fetch_once
 
-COPIED = "0000000000000000/0000000000000000"  # Supabase ETL gives this to the rows of its initial copy
+COPIED = "0000000000000000/0000000000000000"  # Supabase ETL's sequence for the rows of its initial copy
 _FOLDER = "benchmarks/v3"
 _SEED = 7
 _BASE_FILE_ROWS = 500_000
@@ -38,7 +38,7 @@ _EXPECTED = TypeAdapter(tuple[Fingerprint, ...])
 
 @dataclass(frozen=True)
 class Dataset:
-    """The files of a workload; `expected` is what the table must be after so many batches."""
+    """The files of a workload; `expected[n]` is the fingerprint of the table after n batches."""
 
     base: tuple[Path, ...]
     batches: tuple[Path, ...]
@@ -47,7 +47,7 @@ class Dataset:
 
 
 def make_dataset(workload: Workload) -> Dataset:
-    """The files, from the cache or made now. The same workload gives the same bytes."""
+    """Return the files, from the cache or generated now. The same workload gives the same bytes."""
     base = make_base(workload.shape, workload.rows)
     sizes = hashlib.sha256(repr(workload.events).encode()).hexdigest()[:8]
     name = f"{_FOLDER}/changes/{workload.name}-{workload.rows}-{len(workload.events)}-{sizes}"
@@ -61,7 +61,7 @@ def make_dataset(workload: Workload) -> Dataset:
 
 
 def make_base(shape: Shape, rows: int) -> tuple[Path, ...]:
-    """The files of the first so many rows of a shape."""
+    """Return the files with the first `rows` rows of a shape."""
     parts = [
         (number, min(_BASE_FILE_ROWS, rows - start))
         for number, start in enumerate(range(0, rows, _BASE_FILE_ROWS))
@@ -77,8 +77,8 @@ def make_base(shape: Shape, rows: int) -> tuple[Path, ...]:
         return tuple(pool.map(make, parts))
 
 
-def forget_data() -> None:
-    """Deletes all files that were made, those of earlier versions too."""
+def delete_data() -> None:
+    """Delete all generated files, including those of earlier versions."""
     for folder in (cache_directory() / _FOLDER).parent.glob("v*"):
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -110,7 +110,9 @@ def _make_batches(workload: Workload, base: tuple[Path, ...], folder: Path) -> P
         expected.append(state.fingerprint)
         operations = pa.array(changes.operations)
         first = (number + 1) << 40
-        sequences = pa.array([f"{first + 100 * at:016x}/{at:016x}" for at in range(rows.num_rows)])
+        sequences = pa.array(
+            [f"{first + 100 * ordinal:016x}/{ordinal:016x}" for ordinal in range(rows.num_rows)]
+        )
         target = folder / f"batch-{number:04d}"
         target.mkdir()
         for part, start in enumerate(range(0, rows.num_rows, _FLUSH_EVENTS)):
@@ -127,12 +129,15 @@ def _make_batches(workload: Workload, base: tuple[Path, ...], folder: Path) -> P
 
 def _write(rows: pa.Table, operations: pa.Array, sequences: pa.Array, path: Path) -> None:
     events = rows.append_column(OPERATION, operations).append_column(SEQUENCE, sequences)
-    fields = [field.with_metadata({_FIELD_ID: str(at)}) for at, field in enumerate(events.schema, start=1)]
+    fields = [
+        field.with_metadata({_FIELD_ID: str(field_id)})
+        for field_id, field in enumerate(events.schema, start=1)
+    ]
     pq.write_table(events.cast(pa.schema(fields)), path, compression="zstd")
 
 
 def _plain_bytes(path: Path) -> int:
-    """What the file would have without the changelog's own columns."""
+    """Return the size of the file without the changelog's metadata columns."""
     footer = pq.read_metadata(path)
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     chunks = [group.column(number) for group in groups for number in range(group.num_columns)]

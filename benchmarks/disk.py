@@ -6,5 +6,5 @@ from pathlib import Path
 
 
 def folder_bytes(folder: Path) -> int:
-    """The sizes of all files below a folder."""
+    """Return the total size of all files below a folder."""
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())

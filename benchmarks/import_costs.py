@@ -1,8 +1,8 @@
-"""What a hand-written protocol saves at the start of a process, beside the library that it replaces.
+"""Compares the import cost of a hand-written protocol with the library that it replaces.
 
     .venv/bin/python -m benchmarks.import_costs
 
-Each side is imported in fresh processes, in turn; the median of the runs counts.
+Both sides are imported alternately in fresh processes; the result is the median.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 
 RUNS = 15
 
-# What is compared: a name, our module, and what one would import instead.
+# Name, our module, and the library that it replaces.
 PAIRS = (
     ("Thrift client of the Hive metastore", "trigger.heads.thrift", "hive_metastore.ThriftHiveMetastore"),
     ("HTTP server of the status page", "icemirror.http.server", "aiohttp.web"),
@@ -30,7 +30,7 @@ print(seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, len(sys.modul
 
 
 def probe(module: str) -> tuple[float, float, int]:
-    """Seconds to import a module in a fresh process, its peak memory in KiB, and the modules loaded."""
+    """Import a module in a fresh process; return seconds, peak memory in KiB, and the number of loaded modules."""
     command = [sys.executable, "-c", _PROBE, module]
     seconds, peak, modules = subprocess.run(
         command, capture_output=True, text=True, check=True

@@ -16,7 +16,7 @@ _PACKAGES = ("icemirror", "pyspark", "pyiceberg", "pyarrow", "numpy", "duckdb")
 
 
 def describe_machine(versions: Mapping[str, str]) -> Machine:
-    """This machine, with the versions of what was measured on it."""
+    """Describe this machine, with the versions of the measured systems."""
     packages = {package: version(package) for package in _PACKAGES}
     return Machine(
         cpu=_cpu(),
@@ -27,21 +27,21 @@ def describe_machine(versions: Mapping[str, str]) -> Machine:
     )
 
 
-def busy_cores(look_seconds: float) -> float | None:
+def busy_cores(sample_seconds: float) -> float | None:
     """Return the number of busy cores while no benchmark runs; None if unknown."""
     before = _cpu_ticks()
     if before is None:
         return None
-    time.sleep(look_seconds)
+    time.sleep(sample_seconds)
     after = _cpu_ticks()
     if after is None:
         raise AssertionError("/proc/stat existed before")
-    (busy, every), (busy_before, every_before) = after, before
-    return (busy - busy_before) / max(1, every - every_before) * (os.cpu_count() or 1)
+    (busy, total), (busy_before, total_before) = after, before
+    return (busy - busy_before) / max(1, total - total_before) * (os.cpu_count() or 1)
 
 
 def _cpu_ticks() -> tuple[int, int] | None:
-    """Ticks of all cores: at work, and in all."""
+    """Return the busy and the total ticks of all cores."""
     stat = Path("/proc/stat")
     if not stat.exists():
         return None
@@ -51,7 +51,7 @@ def _cpu_ticks() -> tuple[int, int] | None:
 
 
 def memory_bytes() -> int:
-    """The machine's memory."""
+    """Return the machine's memory in bytes."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
@@ -63,8 +63,10 @@ def _cpu() -> str:
             if name.strip() == "model name":
                 return value.strip()
     if platform.system() == "Darwin":
-        asked = ["sysctl", "-n", "machdep.cpu.brand_string"]
-        return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
+        command = ["sysctl", "-n", "machdep.cpu.brand_string"]
+        return (
+            subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
+        )
     return platform.processor() or platform.machine()
 
 

@@ -1,4 +1,4 @@
-"""The protocol between the benchmark and the process of a system: one JSON object per line, one response a request."""
+"""The protocol between the benchmark and a system's process: one JSON object per line, one response per request."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Start(_Frozen):
 
 
 class Load(_Frozen):
-    """Load the base table from Parquet files; partitioned by a column if one is named.
+    """Load the base table from Parquet files, optionally partitioned by a column.
 
-    `format_version`: of icemirror's mirror, if not the usual one.
+    `format_version` is that of icemirror's mirror, if not the default.
     """
 
     do: Literal["load"] = "load"
@@ -63,7 +63,7 @@ REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
 
 
 class Ready(_Frozen):
-    """The system has started; the versions that it runs."""
+    """The system has started, with these versions."""
 
     answer: Literal["ready"] = "ready"
     versions: dict[str, str]

@@ -65,7 +65,9 @@ def main() -> None:
     _measure_metadata()
 
 
-def _compare(name: str, theirs: Callable[[], Any], ours: Callable[[], Any]) -> None:  # Any: not used
+def _compare(
+    name: str, theirs: Callable[[], Any], ours: Callable[[], Any]
+) -> None:  # Any: the result is not used
     times: dict[str, list[float]] = {"theirs": [], "ours": []}
     for _ in range(_RUNS):  # alternating, so that noise hits both
         for key, call in (("theirs", theirs), ("ours", ours)):
@@ -126,7 +128,7 @@ def _measure_manifests(folder: Path) -> None:
 
 
 def _measure_lists(folder: Path) -> None:
-    """The list of the next commit: one new manifest before the existing ones."""
+    """Measure the manifest list of the next commit: one new manifest before the existing ones."""
     io = PyArrowFileIO()
     manifests = [
         ManifestFile.from_args(
@@ -178,7 +180,10 @@ def _snapshot(number: int) -> Snapshot:
             "sequence-number": number,
             "timestamp-ms": 1_700_000_000_000 + number,
             "manifest-list": f"s3://bucket/warehouse/shop/orders/metadata/snap-{number}.avro",
-            "summary": {"operation": "append", **{f"property-{at}": str(number * at) for at in range(15)}},
+            "summary": {
+                "operation": "append",
+                **{f"property-{index}": str(number * index) for index in range(15)},
+            },
             "schema-id": 0,
         }
     )
@@ -191,7 +196,7 @@ def _log_entry(snapshot: Snapshot) -> SnapshotLogEntry:
 
 
 def _measure_metadata() -> None:
-    """One commit of many: the table is loaded, copied with one more snapshot, and serialized."""
+    """Measure one of many commits: load the table, copy it with one more snapshot, and serialize it."""
     snapshots = [_snapshot(number) for number in range(1, _SNAPSHOTS + 1)]
     metadata = TableMetadataV2.model_validate(
         {
@@ -202,7 +207,7 @@ def _measure_metadata() -> None:
             "partition-specs": [UNPARTITIONED_PARTITION_SPEC],
             "sort-orders": [UNSORTED_SORT_ORDER],
             "snapshots": snapshots,
-            "snapshot-log": [_log_entry(one) for one in snapshots],
+            "snapshot-log": [_log_entry(snapshot) for snapshot in snapshots],
             "current-snapshot-id": _SNAPSHOTS,
             "last-sequence-number": _SNAPSHOTS,
         }
@@ -210,14 +215,14 @@ def _measure_metadata() -> None:
     parse_theirs, copy_theirs = TableMetadataUtil.parse_raw, TableMetadataV2.__deepcopy__
     next_id = iter(range(_SNAPSHOTS + 1, 10**9))
 
-    def grown() -> str:
+    def add_snapshot() -> str:
         number = next(next_id)
-        one = _snapshot(number)
-        metadata.snapshots.append(one)
-        metadata.snapshot_log.append(_log_entry(one))
+        snapshot = _snapshot(number)
+        metadata.snapshots.append(snapshot)
+        metadata.snapshot_log.append(_log_entry(snapshot))
         return IcebergBaseModel.model_dump_json(metadata)
 
-    texts = [grown() for _ in range(_RUNS + 1)]
+    texts = [add_snapshot() for _ in range(_RUNS + 1)]
     lean_metadata.install()
     TableMetadataUtil.parse_raw(texts[0])
     unread = iter(texts[1:]), iter(texts[1:])

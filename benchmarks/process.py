@@ -44,11 +44,11 @@ class Process:
         self.name = name
         self._log = log
         self._timeout_seconds = timeout_seconds
-        self._python_path = python_path  # of another PySpark than the environment's
+        self._python_path = python_path  # of a different PySpark than the environment's
 
     @property
     def group(self) -> int:
-        """The process group of the child, its Java and its Python workers."""
+        """Return the process group of the child, its Java and its Python workers."""
         return self._child.pid
 
     def __enter__(self) -> Self:
@@ -77,40 +77,40 @@ class Process:
             stdout.close()
 
     def start(self, request: Start) -> Ready:
-        """Starts the system."""
-        return self._ask(request, Ready)
+        """Start the system."""
+        return self._request(request, Ready)
 
     def load(self, request: Load) -> Timed:
-        """Loads a base table."""
-        return self._ask(request, Timed)
+        """Load a base table."""
+        return self._request(request, Timed)
 
     def apply(self, request: Apply) -> Timed:
-        """Applies a batch."""
-        return self._ask(request, Timed)
+        """Apply a batch."""
+        return self._request(request, Timed)
 
     def inspect(self, request: Inspect) -> Inspection:
         """Request the state of a table."""
-        return self._ask(request, Inspection)
+        return self._request(request, Inspection)
 
     def scan(self, request: Scan) -> Scanned:
-        """Reads a table that another system wrote."""
-        return self._ask(request, Scanned)
+        """Read a table that another system wrote."""
+        return self._request(request, Scanned)
 
-    def _ask(self, request: Request, kind: type[_Reply]) -> _Reply:
+    def _request(self, request: Request, kind: type[_Reply]) -> _Reply:
         stdin, _ = self._pipes()
         try:
             stdin.write(request.model_dump_json().encode() + b"\n")
             stdin.flush()
         except OSError as error:
-            raise SystemFailed(f"{self.name}: has ended before {request.do}\n{self._tail()}") from error
-        answer = ANSWER.validate_json(self._read_line(request.do))
-        if isinstance(answer, Failed):
-            raise SystemFailed(f"{self.name}: {request.do} failed: {answer.message}\n{self._tail()}")
-        if not isinstance(answer, kind):
-            raise SystemFailed(f"{self.name}: {request.do} was answered with {answer.answer}")
-        return answer
+            raise SystemFailed(f"{self.name}: ended before {request.do}\n{self._tail()}") from error
+        response = ANSWER.validate_json(self._read_line(request.do))
+        if isinstance(response, Failed):
+            raise SystemFailed(f"{self.name}: {request.do} failed: {response.message}\n{self._tail()}")
+        if not isinstance(response, kind):
+            raise SystemFailed(f"{self.name}: {request.do} got the response {response.answer}")
+        return response
 
-    def _read_line(self, doing: str) -> bytes:
+    def _read_line(self, request_name: str) -> bytes:
         _, stdout = self._pipes()
         deadline = time.monotonic() + self._timeout_seconds
         line = b""
@@ -119,11 +119,11 @@ class Process:
             while not line.endswith(b"\n"):
                 if not selector.select(max(0.0, deadline - time.monotonic())):
                     raise SystemFailed(
-                        f"{self.name}: {doing} took longer than {self._timeout_seconds:.0f} s\n{self._tail()}"
+                        f"{self.name}: {request_name} took longer than {self._timeout_seconds:.0f} s\n{self._tail()}"
                     )
                 piece = os.read(stdout.fileno(), 65536)
                 if not piece:
-                    raise SystemFailed(f"{self.name}: ended during {doing}\n{self._tail()}")
+                    raise SystemFailed(f"{self.name}: ended during {request_name}\n{self._tail()}")
                 line += piece
         return line
 
@@ -131,8 +131,10 @@ class Process:
         environ = dict(os.environ)
         if self._python_path is not None:
             environ.pop("SPARK_HOME", None)
-            given = environ.get("PYTHONPATH")
-            environ["PYTHONPATH"] = os.pathsep.join([str(self._python_path), *([given] if given else [])])
+            inherited = environ.get("PYTHONPATH")
+            environ["PYTHONPATH"] = os.pathsep.join(
+                [str(self._python_path), *([inherited] if inherited else [])]
+            )
         return environ
 
     def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:

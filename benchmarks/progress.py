@@ -12,7 +12,7 @@ from benchmarks.messages import Timed
 
 
 class Progress:
-    """Says what is being done, and how long the last timed thing took. The bar counts parts on systems."""
+    """Shows the current step and the seconds of timed steps. The bar counts cells: parts on systems."""
 
     def __init__(self, console: Console, cells: int) -> None:
         self._console = console
@@ -27,7 +27,7 @@ class Progress:
             disable=not console.is_terminal,
         )
         self._task = self._bar.add_task("", total=cells)
-        self._doing = ""
+        self._step = ""
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -36,21 +36,21 @@ class Progress:
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
-    def step(self, doing: str) -> None:
-        """The next step begins."""
-        self._doing = doing
-        self._bar.update(self._task, description=doing)
+    def step(self, description: str) -> None:
+        """Show the next step."""
+        self._step = description
+        self._bar.update(self._task, description=description)
 
-    def note(self, timed: Timed) -> Timed:
-        """What the step took by the system's own clock."""
-        self._console.print(f"{timed.seconds:9.2f} s  {self._doing}", highlight=False)
+    def record(self, timed: Timed) -> Timed:
+        """Print the seconds of the current step, as measured by the system, and return them."""
+        self._console.print(f"{timed.seconds:9.2f} s  {self._step}", highlight=False)
         return timed
 
-    def tell(self, words: str) -> None:
-        """Something that one would want to read afterwards."""
-        self._console.print(words, markup=False, highlight=False)
+    def print_message(self, message: str) -> None:
+        """Print a message that stays visible."""
+        self._console.print(message, markup=False, highlight=False)
 
-    def cell_done(self, words: str, style: str) -> None:
-        """A part is through on a system."""
-        self._console.print(words, style=style, markup=False, highlight=False)
+    def cell_done(self, message: str, style: str) -> None:
+        """Print the result of a cell and advance the bar."""
+        self._console.print(message, style=style, markup=False, highlight=False)
         self._bar.advance(self._task)

@@ -1,4 +1,4 @@
-"""Writes a run into the documentation: the generated part of performance.md, its pictures and its figures."""
+"""Writes a run into the documentation: the generated part of performance.md, its charts and its figures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ END = "<!-- benchmarks: generated up to here -->"
 
 
 def publish(run: Run, docs: Path) -> list[Path]:
-    """The files that were written."""
+    """Write all files and return their paths."""
     page = docs / "performance.md"
     text = page.read_text(encoding="utf-8") if page.exists() else f"# Performance\n\n{BEGIN}\n{END}\n"
     files = {
@@ -28,13 +28,13 @@ def publish(run: Run, docs: Path) -> list[Path]:
 
 
 def _figures(run: Run) -> str:
-    """As JSON, a line for each cell."""
+    """Return the figures as JSON, one line per cell."""
     cells = ",\n".join(cell.model_dump_json(exclude_none=True) for cell in run.cells)
     return f'{{"version": {run.version}, "cells": [\n{cells}\n]}}\n'
 
 
 def replace_block(text: str, block: str) -> str:
-    """The page with a new generated part; the rest stays as people wrote it."""
+    """Return the page with a new generated part and an unchanged rest."""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:

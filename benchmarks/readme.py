@@ -32,7 +32,7 @@ class Comparison:
 
     @property
     def factor(self) -> float:
-        """How many times faster ours is."""
+        """Return how many times faster ours is."""
         return self.theirs / self.ours
 
 
@@ -63,7 +63,7 @@ def scan_seconds(run: Run) -> tuple[float, float]:
 def compare_sizes(run: Run) -> list[Comparison]:
     """Return the small batch for each table size, smallest first."""
     found = [_comparison(runs) for runs in run.workloads("small").values()]
-    return sorted(found, key=lambda one: one.rows)
+    return sorted(found, key=lambda comparison: comparison.rows)
 
 
 def _comparison(runs: dict[str, WorkloadRun]) -> Comparison:
@@ -77,14 +77,15 @@ def draw_chart(run: Run) -> str:
     height = _TOP + len(sizes) * (2 * _BAR + _GAP)
     drawing = Drawing(_WIDTH, height, _TITLE)
     drawing.text(10, 22, _TITLE, "title")
-    for at, (style, name) in enumerate((("s0", "icemirror"), ("s1", "MERGE INTO (merge-on-read, v3)"))):
-        drawing.bar(10 + 100 * at, 35, 12, 12, style)
-        drawing.text(28 + 100 * at, 46, name)
-    scale = (_WIDTH - _LEFT - _RIGHT) / max(one.theirs for one in sizes)
+    for index, (style, name) in enumerate((("s0", "icemirror"), ("s1", "MERGE INTO (merge-on-read, v3)"))):
+        drawing.bar(10 + 100 * index, 35, 12, 12, style)
+        drawing.text(28 + 100 * index, 46, name)
+    scale = (_WIDTH - _LEFT - _RIGHT) / max(comparison.theirs for comparison in sizes)
     top = _TOP
-    for one in sizes:
-        drawing.text(_LEFT - 12, top + _BAR + 4, f"into {one.rows // 1_000_000} million rows", anchor="end")
-        for style, seconds in (("s0", one.ours), ("s1", one.theirs)):
+    for comparison in sizes:
+        label = f"into {comparison.rows // 1_000_000} million rows"
+        drawing.text(_LEFT - 12, top + _BAR + 4, label, anchor="end")
+        for style, seconds in (("s0", comparison.ours), ("s1", comparison.theirs)):
             width = max(2.0, seconds * scale)
             drawing.bar(_LEFT, top + 2, width, _BAR - 4, style)
             drawing.text(_LEFT + width + 8, top + 15, f"{seconds:.2f} s")

@@ -1,4 +1,4 @@
-"""What was measured as Markdown: the aims first, then seconds, then everything else."""
+"""The figures of a run as Markdown: the aims first, then seconds, then the rest."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from benchmarks.result import Absent, Run, WorkloadRun
 from benchmarks.runner import CROWDED_CORES
 from benchmarks.summary import (
     HUNDRED,
-    around,
     by_events,
     mean_before,
+    median_around,
     repeated,
     spread,
     steps_of,
@@ -25,7 +25,7 @@ from benchmarks.trigger_report import write_fleet, write_latency
 
 
 def write_report(run: Run) -> str:
-    """The generated part of docs/explanation/performance.md."""
+    """Return the generated part of docs/explanation/performance.md."""
     sections = [
         _aims(run),
         _seconds(run),
@@ -47,13 +47,13 @@ def write_report(run: Run) -> str:
 def _aims(run: Run) -> str:
     aims = judge_aims(run)
     rows = [[aim.text, _limit(aim), _measured(aim)] for aim in aims if not aim.met]
-    words = f"{len(aims) - len(rows)} of {len(aims)} aims reached (`benchmarks/aims.py`)."
-    words += " Missed:" if rows else ""
-    return write_section("Aims", words, write_table(["aim", "limit", "measured"], rows) if rows else "")
+    text = f"{len(aims) - len(rows)} of {len(aims)} aims reached (`benchmarks/aims.py`)."
+    text += " Missed:" if rows else ""
+    return write_section("Aims", text, write_table(["aim", "limit", "measured"], rows) if rows else "")
 
 
 def _limit(aim: Aim) -> str:
-    return f"{'≤' if aim.most else '≥'} {aim.limit:,g} {aim.unit}".rstrip()
+    return f"{'≤' if aim.at_most else '≥'} {aim.limit:,g} {aim.unit}".rstrip()
 
 
 def _measured(aim: Aim) -> str:
@@ -95,7 +95,7 @@ def _growth(run: Run) -> str:
         blocks.append("![Seconds by the size of the table](img/table-size.svg)")
     ladder = run.workloads("changes").get("changes", {})
     if ladder:
-        steps = {system: by_events(one) for system, one in ladder.items()}
+        steps = {system: by_events(workload) for system, workload in ladder.items()}
         sizes = list(dict.fromkeys(events for found in steps.values() for events in found))
         rows = [
             [f"{events:,}", *(f"{steps[system][events].middle:.2f}" for system in steps)] for events in sizes
@@ -113,18 +113,18 @@ def _many(run: Run) -> str:
     if many is None:
         return ""
     last = len(many.batches)
-    places = [number for number in (10, 100, 300, 1000) if number < last] + [last]
+    shown = [number for number in (10, 100, 300, 1000) if number < last] + [last]
     rows = [
-        [f"{number:,}", f"{around(many, number):.3f}", f"{mean_before(many, number):.3f}"]
-        for number in places
+        [f"{number:,}", f"{median_around(many, number):.3f}", f"{mean_before(many, number):.3f}"]
+        for number in shown
     ]
-    words = (
+    text = (
         f"{many.title}, repeated. Each row shows the median of the nine merges around it, and the mean of up to "
         f"{HUNDRED} before it, compactions included."
     )
     return write_section(
         "Merge after merge",
-        words,
+        text,
         write_table(["merge", "median, s", "mean, s"], rows),
         "![Merge after merge](img/repeated.svg)",
     )
@@ -141,21 +141,21 @@ def _rest(run: Run) -> str:
     ]
     rows: list[list[str]] = []
     before = ""
-    for system, one in _each(run):
+    for system, workload in _workload_runs(run):
         if system not in (OURS, PEER):
             continue
-        found = one.inspection
+        found = workload.inspection
         rows.append(
             [
-                "" if one.title == before else one.title,
+                "" if workload.title == before else workload.title,
                 SYSTEMS[system].title,
-                f"{one.load.seconds:.1f}",
+                f"{workload.load.seconds:.1f}",
                 f"{spread(found.scans).middle:.2f} ({found.scanned_by})",
                 f"{found.index_bytes / found.fingerprint.rows:.2f}" if found.index_bytes else "–",
                 f"{found.disk_bytes / found.data_bytes:.2f}",
             ]
         )
-        before = one.title
+        before = workload.title
     note = "`performance.json` has the other systems."
     return (
         write_section("Load, reading and bytes after the last batch", write_table(header, rows, 2), note)
@@ -164,7 +164,7 @@ def _rest(run: Run) -> str:
     )
 
 
-def _each(run: Run) -> Iterator[tuple[str, WorkloadRun]]:
+def _workload_runs(run: Run) -> Iterator[tuple[str, WorkloadRun]]:
     for part in COMPARED:
         for runs in run.workloads(part).values():
             yield from runs.items()
@@ -175,18 +175,22 @@ _SHOWN_STEPS = ("small-1m", "small-50m", "large", "wide")
 
 
 def _steps(run: Run) -> str:
-    works = [one for system, one in _each(run) if system == OURS and one.name in _SHOWN_STEPS]
+    works = [
+        workload
+        for system, workload in _workload_runs(run)
+        if system == OURS and workload.name in _SHOWN_STEPS
+    ]
     names = [
         name
-        for name in dict.fromkeys(name for one in works for name in steps_of(one))
-        if any(f"{steps_of(one).get(name, 0.0):.3f}" != "0.000" for one in works)
+        for name in dict.fromkeys(name for workload in works for name in steps_of(workload))
+        if any(f"{steps_of(workload).get(name, 0.0):.3f}" != "0.000" for workload in works)
     ]
     if not names:
         return ""
     rows: list[list[str]] = []
-    for one in works:
-        steps = steps_of(one)
-        rows.append([one.title, *(f"{steps.get(name, 0.0):.3f}" for name in names)])
+    for workload in works:
+        steps = steps_of(workload)
+        rows.append([workload.title, *(f"{steps.get(name, 0.0):.3f}" for name in names)])
     note = (
         "Medians of warm batches, seconds; the slowest of parallel shards counts. `spark` is the time outside of the "
         "steps: scheduling, transfer to Python workers, shuffle. `empty plan` follows the commit and is not included "
@@ -205,7 +209,7 @@ def _conditions(run: Run) -> str:
         for name, version in cell.machine.versions.items()
         if name != "Spark"
     }
-    words = (
+    text = (
         f"{machine.cpu}, {machine.cores} cores, {machine.memory_bytes / (1 << 30):.0f} GiB; {machine.system}; local "
         f"disk. {', '.join(f'{name} {version}' for name, version in versions.items())}."
     )
@@ -222,4 +226,4 @@ def _conditions(run: Run) -> str:
         f"Other processes used at most {max(busy, default=0.0):.1f} cores when a part began. `performance.json` has "
         "the conditions of every part."
     )
-    return write_section("The machine", words, warning, when)
+    return write_section("The machine", text, warning, when)

@@ -1,4 +1,4 @@
-"""What was measured, as JSON keeps it: a cell is one part of the benchmark on one system."""
+"""The figures of a run, as stored in JSON: a cell is one part of the benchmark on one system."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class _Frozen(BaseModel):
 
 
 class Machine(_Frozen):
-    """Where a cell was measured."""
+    """The machine on which a cell was measured."""
 
     cpu: str
     cores: int
@@ -25,7 +25,7 @@ class Machine(_Frozen):
 
 
 class Conditions(_Frozen):
-    """How a cell was measured. `busy_cores` is what others used just before, if known; `load` the load average then."""
+    """The conditions of a cell. `busy_cores`, if known, and `load` (the load average) are from just before it."""
 
     spark_cores: int
     driver_memory: str
@@ -48,14 +48,14 @@ class WorkloadRun(_Frozen):
 
 
 class Merges(_Frozen):
-    """Workloads that were run through."""
+    """The completed workloads."""
 
     kind: Literal["merges"] = "merges"
     workloads: tuple[WorkloadRun, ...]
 
 
 class Lookup(_Frozen):
-    """Looking up keys in one segment of the index; `first_seconds` reads its directory as well."""
+    """Lookups of keys in one index segment; `first_seconds` includes reading its directory."""
 
     codec: str
     entries: int
@@ -81,7 +81,7 @@ class Reader(_Frozen):
 
 
 class Reading(_Frozen):
-    """What many small merges cost readers; a reader that could not run is named with the reason."""
+    """The cost of many small merges for readers; `left_out` has the reason for each reader that could not run."""
 
     kind: Literal["reading"] = "reading"
     title: str
@@ -102,14 +102,14 @@ class Storage(_Frozen):
 
 
 class Storages(_Frozen):
-    """What mirrors take on disk."""
+    """The disk space of mirrors."""
 
     kind: Literal["storages"] = "storages"
     tables: tuple[Storage, ...]
 
 
 class Memory(_Frozen):
-    """The greatest sum over all processes of an initial load, each shared page counted once."""
+    """The peak of the total over all processes of an initial load; a shared page counts once."""
 
     kind: Literal["memory"] = "memory"
     rows: int
@@ -119,7 +119,7 @@ class Memory(_Frozen):
 
 
 class Reached(_Frozen):
-    """One commit on a changelog: seconds until it was noticed, until a job took the table, until it was visible."""
+    """One commit on a changelog: seconds until it was noticed, until a job claimed the table, until it was visible."""
 
     noticed: float
     taken: float
@@ -127,7 +127,7 @@ class Reached(_Frozen):
 
 
 class LatencyRun(_Frozen):
-    """Commits one after the other, with a job that lingers in between."""
+    """Successive commits, with a job that lingers in between."""
 
     name: str
     title: str
@@ -135,7 +135,7 @@ class LatencyRun(_Frozen):
 
 
 class Latency(_Frozen):
-    """From a commit on the changelog to the row in the mirror."""
+    """Time from a commit on the changelog to the row in the mirror."""
 
     kind: Literal["latency"] = "latency"
     rows: int
@@ -147,7 +147,7 @@ class Fleet(_Frozen):
     """Many tables on one machine, one of them busy.
 
     `busy`, `quiet` and `burst` are seconds from a commit until it was visible. `starved`: quiet tables with a commit
-    that was not, while the busy one kept committing. `sparks`: how many were ever seen, if that is known.
+    that was not visible while the busy table kept committing. `sparks`: the number of Spark sessions, if known.
     """
 
     kind: Literal["fleet"] = "fleet"
@@ -169,7 +169,7 @@ class Fleet(_Frozen):
 
 
 class Absent(_Frozen):
-    """It could not be measured."""
+    """The cell could not be measured."""
 
     kind: Literal["absent"] = "absent"
     reason: str
@@ -194,22 +194,22 @@ class Cell(_Frozen):
 
 
 class Run(_Frozen):
-    """Everything that was measured, part by part."""
+    """All cells of a run."""
 
     version: Literal[2] = 2
     cells: tuple[Cell, ...] = ()
 
     def over(self, other: Run, order: Sequence[tuple[str, str]]) -> Run:
-        """These cells, and those of another run for what is not among them, in a given order."""
+        """Return these cells, and the cells that only the other run has, in a given order."""
         found = {(cell.part, cell.system): cell for cell in (*other.cells, *self.cells)}
-        return Run(cells=tuple(found[place] for place in order if place in found))
+        return Run(cells=tuple(found[key] for key in order if key in found))
 
     def outcome(self, part: str, system: str) -> Outcome | None:
-        """What a part came to on a system."""
+        """Return the outcome of a part on a system."""
         return next((cell.outcome for cell in self.cells if (cell.part, cell.system) == (part, system)), None)
 
     def workloads(self, part: str) -> dict[str, dict[str, WorkloadRun]]:
-        """Workload → system → run, for a part that merges."""
+        """Return the workloads of a merging part: workload → system → run."""
         found: dict[str, dict[str, WorkloadRun]] = {}
         for cell in self.cells:
             if cell.part == part and isinstance(cell.outcome, Merges):

@@ -1,4 +1,4 @@
-"""Runs parts on systems, cell by cell, and keeps each as soon as it is measured."""
+"""Runs parts on systems, cell by cell, and stores each cell as soon as it is measured."""
 
 from __future__ import annotations
 
@@ -14,40 +14,41 @@ from benchmarks.parts.merges import Different
 from benchmarks.parts.scale import Scale
 from benchmarks.process import SystemFailed
 from benchmarks.result import Absent, Cell, Conditions, Outcome
-from benchmarks.store import Place, Store
-from benchmarks.systems.catalogue import SYSTEMS, Unavailable
+from benchmarks.store import CellKey, Store
+from benchmarks.systems.catalogue import SYSTEMS
+from tests.provision.cache import Unavailable
 
-CROWDED_CORES = 0.3  # more than this used by others: the figures are marked
+CROWDED_CORES = 0.3  # if other processes use more, the figures are marked
 
 
-def choose_cells(parts: Sequence[str], systems: Sequence[str]) -> list[Place]:
+def choose_cells(parts: Sequence[str], systems: Sequence[str]) -> list[CellKey]:
     """Select parts and systems by name, or all; a named system joins every part that it can run."""
-    chosen: list[Place] = []
+    chosen: list[CellKey] = []
     for name in parts or PARTS:
-        usual = PARTS[name].systems
-        comparable = len(usual) > 1
-        wanted = [one for one in SYSTEMS if one in systems] if systems else usual
-        chosen += [(name, one) for one in wanted if comparable or one in usual]
+        default_systems = PARTS[name].systems
+        comparable = len(default_systems) > 1
+        candidates = [system for system in SYSTEMS if system in systems] if systems else default_systems
+        chosen += [(name, system) for system in candidates if comparable or system in default_systems]
     return chosen
 
 
-def run_cells(cells: Iterable[Place], scale: Scale, bench: Bench, store: Store) -> list[Cell]:
+def run_cells(cells: Iterable[CellKey], scale: Scale, bench: Bench, store: Store) -> list[Cell]:
     """Measure and store the cells. A failed cell is stored with its reason, and the next one follows."""
     done: list[Cell] = []
     for part, system in cells:
         cell = _measure(part, system, scale, bench)
         store.save(cell)
         done.append(cell)
-        what = f"{part}, {system}: {cell.seconds:.0f} s"
+        summary = f"{part}, {system}: {cell.seconds:.0f} s"
         if isinstance(cell.outcome, Absent):
-            bench.progress.cell_done(f"{what}, left out: {cell.outcome.reason}", "red")
+            bench.progress.cell_done(f"{summary}, left out: {cell.outcome.reason}", "red")
         else:
-            bench.progress.cell_done(what, "yellow" if cell.conditions.crowded else "green")
+            bench.progress.cell_done(summary, "yellow" if cell.conditions.crowded else "green")
     return done
 
 
 def _measure(part: str, system: str, scale: Scale, bench: Bench) -> Cell:
-    busy, load = busy_cores(scale.look_seconds), os.getloadavg()[0]
+    busy, load = busy_cores(scale.sample_seconds), os.getloadavg()[0]
     began_at, began = datetime.now(UTC), time.monotonic()
     bench.versions = {}
     outcome = _try(part, system, scale, bench)
@@ -75,7 +76,7 @@ def _try(part: str, system: str, scale: Scale, bench: Bench) -> Outcome:
     except Different as error:
         return Absent(reason=_first_line(error), wrong=True)
     except (SystemFailed, Unavailable) as error:
-        bench.progress.tell(str(error))
+        bench.progress.print_message(str(error))
         return Absent(reason=_first_line(error))
 
 

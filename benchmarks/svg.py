@@ -1,4 +1,4 @@
-"""Drawing with text: the few shapes that our charts need, readable on light and on dark pages."""
+"""SVG drawings with the shapes of our charts, readable on light and dark pages."""
 
 from __future__ import annotations
 
@@ -36,28 +36,28 @@ class Drawing:
         self._width, self._height, self._title = width, height, title
         self._shapes: list[str] = []
 
-    def text(self, x: float, y: float, words: str, style: str = "", anchor: str = "start") -> None:
-        """Words whose baseline begins (or is centred, or ends) at a point."""
-        place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
-        self._shapes.append(f'<text {place} class="{style}">{escape(words)}</text>')
+    def text(self, x: float, y: float, content: str, style: str = "", anchor: str = "start") -> None:
+        """Add text whose baseline starts (or is centred, or ends) at a point."""
+        position = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
+        self._shapes.append(f'<text {position} class="{style}">{escape(content)}</text>')
 
     def bar(self, x: float, y: float, width: float, height: float, style: str) -> None:
-        """A filled rectangle."""
+        """Add a filled rectangle."""
         size = f'width="{width:.1f}" height="{height:.1f}" rx="2"'
         self._shapes.append(f'<rect x="{x:.1f}" y="{y:.1f}" {size} class="{style}" stroke="none"/>')
 
     def line(self, start: tuple[float, float], end: tuple[float, float], style: str) -> None:
-        """A straight line."""
+        """Add a straight line."""
         ends = f'x1="{start[0]:.1f}" y1="{start[1]:.1f}" x2="{end[0]:.1f}" y2="{end[1]:.1f}"'
         self._shapes.append(f'<line {ends} class="{style}"/>')
 
     def path(self, points: Sequence[tuple[float, float]], style: str) -> None:
-        """Points joined by lines."""
+        """Add points joined by lines."""
         joined = "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
         self._shapes.append(f'<path d="M{joined}" class="line {style}"/>')
 
     def __str__(self) -> str:
-        """The SVG document."""
+        """Return the SVG document."""
         size = f'viewBox="0 0 {self._width:.0f} {self._height:.0f}" width="{self._width:.0f}"'
         return "\n".join(
             [

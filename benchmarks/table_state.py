@@ -1,4 +1,4 @@
-"""What a table must be after some changes, computed apart from every system."""
+"""The expected state of a table after changes, computed independently of every system."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class TableState:
 
     @classmethod
     def empty(cls, columns: pa.Schema) -> TableState:
-        """A table of such rows, without any."""
+        """Return an empty table with these columns."""
         return cls(columns, np.zeros(0, dtype=np.bool_), np.zeros(0, dtype=np.uint64), 0, 0)
 
     @classmethod
     def of(cls, base: tuple[Path, ...]) -> TableState:
-        """The rows of base files."""
+        """Return a table with the rows of base files."""
         columns = row_columns(pq.read_schema(base[0]))
         hashes = np.concatenate([np.load(file.with_name("hashes.npy")) for file in base])
         digest = int(hashes.sum(dtype=np.uint64))
@@ -47,12 +47,12 @@ class TableState:
         # The last event of each id counts: the first one in reverse.
         touched, first = np.unique(ids[::-1], return_index=True)
         last = rows.num_rows - 1 - first
-        gone = self._sum(touched)
+        before = self._sum(touched)
         self.live[touched] = ~deleted[last]
         self.hashes[touched] = hash_rows(rows, self.columns)[last]
-        come = self._sum(touched)
-        self.rows += come[0] - gone[0]
-        self.digest = (self.digest + come[1] - gone[1]) % (1 << 64)
+        after = self._sum(touched)
+        self.rows += after[0] - before[0]
+        self.digest = (self.digest + after[1] - before[1]) % (1 << 64)
 
     @property
     def fingerprint(self) -> Fingerprint:

@@ -13,26 +13,26 @@ _HEADER = ["median, s", "p95, s", "minimum–maximum, s"]
 
 
 def write_latency(run: Run) -> str:
-    """Seconds from commit to row, and where they go."""
+    """Return the section on latency: seconds from commit to row, in total and by step."""
     found = run.outcome("latency", OURS)
     if not isinstance(found, Latency):
         return ""
     rows = [
         [
-            one.title,
-            f"{len(one.commits)}",
-            *_figures([commit.visible for commit in one.commits]),
-            *_steps(one),
+            latency_run.title,
+            f"{len(latency_run.commits)}",
+            *_figures([commit.visible for commit in latency_run.commits]),
+            *_steps(latency_run),
         ]
-        for one in found.runs
+        for latency_run in found.runs
     ]
-    words = (
+    text = (
         f"`icemirror watch` with `quiet_period: 0s` and a lingering job; commits of {found.events:,} events on a "
         f"changelog of {found.rows:,} rows. Time from the writer's append until the catalog has the mirror's commit. "
         "The last columns are medians of its steps."
     )
     header = ["changes are", "commits", *_HEADER, "to notice, s", "to take, s", "to merge, s"]
-    return write_section("From commit to row", words, write_table(header, rows))
+    return write_section("From commit to row", text, write_table(header, rows))
 
 
 def _steps(run: LatencyRun) -> list[str]:
@@ -43,7 +43,7 @@ def _steps(run: LatencyRun) -> list[str]:
 
 
 def write_fleet(run: Run) -> str:
-    """Seconds from commit to row of each kind of table, and the jobs that it took."""
+    """Return the section on the fleet: seconds from commit to row by kind of table, and the jobs."""
     found = run.outcome("fleet", OURS)
     if not isinstance(found, Fleet):
         return ""
@@ -56,7 +56,7 @@ def write_fleet(run: Run) -> str:
         ],
         ["all at once, without a running job", f"{len(found.burst)}", *_figures(found.burst)],
     ]
-    words = (
+    text = (
         f"{found.tables} tables for {found.seconds:.0f} s on one machine, {found.events:,} events per commit; writer, "
         "trigger and job share its cores. A table that commits more often than `quiet_period` is merged every "
         "`max_wait`."
@@ -67,7 +67,7 @@ def write_fleet(run: Run) -> str:
         f"jobs: at most {found.most_jobs}; allowed: {found.allowed_jobs}.{sparks}"
     )
     return write_section(
-        "Many tables, one of them busy", words, write_table(["tables", "commits", *_HEADER], rows), jobs
+        "Many tables, one of them busy", text, write_table(["tables", "commits", *_HEADER], rows), jobs
     )
 
 

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 from icemirror.errors import BadConfig
 
-# Parts of an error code: services say `AccessDeniedException`, and for keys `KMS.AccessDeniedException`. Expired tokens
+# Parts of an error code: `AccessDeniedException`, and for keys `KMS.AccessDeniedException`. Expired tokens
 # are not listed: the environment of a long-running process renews them.
-_CODES = (
+_REFUSAL_CODES = (
     "AccessDenied",
     "IncompleteSignature",
     "InvalidClientTokenId",
@@ -52,19 +52,19 @@ def is_refused(error: Exception) -> bool:
         SSOTokenLoadError,
         UnauthorizedSSOTokenError,
     )
-    return isinstance(error, not_configured) or any(code in aws_error_code(error) for code in _CODES)
+    return isinstance(error, not_configured) or any(code in aws_error_code(error) for code in _REFUSAL_CODES)
 
 
 @contextmanager
-def creating_client(where: str, region: str) -> Iterator[None]:
-    """Report failures to create a client as errors of the section `where`, whose key for the region is `region`."""
+def translate_client_errors(section: str, region_key: str) -> Iterator[None]:
+    """Raise `BadConfig` for a client that cannot be created. `section` configures it; `region_key` sets its region."""
     from botocore.exceptions import BotoCoreError, NoRegionError
 
     try:
         yield
     except NoRegionError:
-        raise BadConfig(f"{where}: no AWS region is set: add {region}, or set AWS_REGION") from None
+        raise BadConfig(f"{section}: no AWS region is set: add {region_key}, or set AWS_REGION") from None
     except (BotoCoreError, ValueError) as error:  # (ValueError: an invalid endpoint)
         raise BadConfig(
-            f"{where}: cannot create an AWS client: {error}. Check region and endpoint"
+            f"{section}: cannot create an AWS client: {error}. Check region and endpoint"
         ) from error

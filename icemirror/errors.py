@@ -35,14 +35,16 @@ BLOCKING_KINDS = frozenset({Kind.INVALID, Kind.CORRUPT})
 
 _TABLE_PLACEHOLDER = "--table …"
 
-REBUILD = (
+REBUILD_ADVICE = (
     "rebuild the mirror from the changelog, without interrupting readers: "
     f"`icemirror replay --full {_TABLE_PLACEHOLDER}`"
 )
-"""The remedy if merging cannot continue from the mirror; `insert_table_name` completes the command."""
+"""Advice for an error message if merging cannot continue from the mirror; `insert_table_name` completes it."""
 
-RECREATE = "drop the mirror, then run `icemirror resume`: the next merge recreates it from the changelog"
-"""The remedy if the mirror table itself cannot be used."""
+RECREATE_ADVICE = (
+    "drop the mirror, then run `icemirror resume`: the next merge recreates it from the changelog"
+)
+"""Advice for an error message if the mirror table itself cannot be used."""
 
 
 NO_MIRROR_YET = "there is no mirror yet; the first merge that finds events in the changelog creates it"
@@ -126,15 +128,15 @@ def exit_code(error: BaseException) -> Exit:
 
 
 def worst_exit(codes: list[Exit]) -> Exit:
-    """Return the exit code of a command over several tables: the first of 1, 2, 3, 4, 0 that occurs."""
-    order = (Exit.UNEXPECTED, Exit.USAGE, Exit.BLOCKED, Exit.RETRY_LATER, Exit.DONE)
-    return next((code for code in order if code in codes), Exit.DONE)
+    """Return the exit code of a command over several tables: the most severe one."""
+    most_severe_first = (Exit.UNEXPECTED, Exit.USAGE, Exit.BLOCKED, Exit.RETRY_LATER, Exit.DONE)
+    return next((code for code in most_severe_first if code in codes), Exit.DONE)
 
 
 def describe_unexpected(error: BaseException) -> str:
     """Return type and location of an unexpected error, without its text: a library may quote row values in it."""
-    trace, where = error.__traceback__, ""
+    trace, location = error.__traceback__, ""
     while trace is not None:
-        where = f"{trace.tb_frame.f_globals.get('__name__', '?')}:{trace.tb_lineno}"
+        location = f"{trace.tb_frame.f_globals.get('__name__', '?')}:{trace.tb_lineno}"
         trace = trace.tb_next
-    return f"unexpected {type(error).__name__} at {where}"
+    return f"unexpected {type(error).__name__} at {location}"

@@ -10,11 +10,13 @@ from icemirror.errors import Kind
 from icemirror.tables.cursor import Cursor
 
 
-class _Result(BaseModel):
+class FrozenResult(BaseModel):
+    """Base of all results: frozen, and unknown fields are refused."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
-class SliceResult(_Result):
+class SliceResult(FrozenResult):
     """One commit on the mirror."""
 
     snapshot_id: int
@@ -35,14 +37,14 @@ class SliceResult(_Result):
     seconds_by_step: dict[str, float]
 
 
-class ErrorResult(_Result):
+class ErrorResult(FrozenResult):
     """Why a table failed."""
 
     kind: Kind
     message: str
 
 
-class TableResult(_Result):
+class TableResult(FrozenResult):
     """Result of one table of `merge`."""
 
     table: str
@@ -54,7 +56,7 @@ class TableResult(_Result):
     error: ErrorResult | None = None
 
 
-class PlanResult(_Result):
+class PlanResult(FrozenResult):
     """What a merge of one table would do.
 
     `fills_mirror`: the mirror exists, and nothing was merged into it yet.
@@ -77,7 +79,7 @@ class PlanResult(_Result):
     estimated_seconds: float | None = None
 
 
-class ReplayPlan(_Result):
+class ReplayPlan(FrozenResult):
     """What a replay of one table would read. `full`: the mirror is rebuilt from the whole changelog."""
 
     table: str
@@ -91,7 +93,7 @@ class ReplayPlan(_Result):
     slices: int
 
 
-class ExpireResult(_Result):
+class ExpireResult(FrozenResult):
     """Result of `maintain expire`. `files`: files that only the removed snapshots referenced; `left`: not deleted."""
 
     table: str
@@ -103,7 +105,7 @@ class ExpireResult(_Result):
     left: int
 
 
-class OrphansResult(_Result):
+class OrphansResult(FrozenResult):
     """Result of `maintain clean-orphans`. `left`: files that could not be deleted; `unlisted`: skipped locations."""
 
     table: str
@@ -118,7 +120,7 @@ class OrphansResult(_Result):
     paths: tuple[str, ...] = ()
 
 
-class CompactResult(_Result):
+class CompactResult(FrozenResult):
     """Result of `maintain compact`: the number of data files before and after, over all commits.
 
     `left`: files that could not be compacted; the reason is in the log.
@@ -137,7 +139,7 @@ class CompactResult(_Result):
     waits: bool = False
 
 
-class IndexResult(_Result):
+class IndexResult(FrozenResult):
     """Result of `maintain index`: checked and damaged segments, and the number of runs before and after.
 
     `lost`: the root is unreadable, so the whole index is rebuilt. `behind`: there are foreign writes to index.
@@ -158,59 +160,3 @@ class IndexResult(_Result):
 
 
 MaintainResult = ExpireResult | OrphansResult | CompactResult | IndexResult
-
-
-class Position(_Result):
-    """State of a mirror after a step of the job: how far it has merged, and its sizes."""
-
-    cursor: Cursor | None
-    live_rows: int
-    index_bytes: int
-
-
-class Backlog(_Result):
-    """What is not merged yet: snapshots (including a partly merged one), events, and the oldest commit's time."""
-
-    snapshots: int
-    events: int
-    since: float | None = None
-
-
-class Merged(_Result):
-    """One slice was committed; there may be more. `left`: the remaining backlog, if known."""
-
-    slice: SliceResult
-    position: Position
-    left: Backlog | None = None
-
-
-class NothingToMerge(_Result):
-    """The plan was empty: the mirror is merged up to `head`, the changelog's metadata location."""
-
-    head: str
-    position: Position
-
-
-class Staged(_Result):
-    """One more slice of a rebuild was staged: `events` of `of_events`. Readers still see the old mirror."""
-
-    events: int
-    of_events: int
-    position: None = None
-    left: Backlog | None = None
-
-
-class Rebuilt(_Result):
-    """A rebuild of `events` was published as the mirror; there may be more to merge."""
-
-    events: int
-    position: Position
-
-
-StepResult = Merged | Staged | Rebuilt | NothingToMerge
-
-
-class MeasuredBacklog(Backlog):
-    """The backlog measured on the tables themselves, and the state of the mirror."""
-
-    position: Position | None = None

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-VCPU_HOUR, GB_HOUR = 0.052624, 0.0057785  # EMR Serverless
-CALL, FUNCTION_GB_SECOND = 0.20e-6, 16.6667e-6  # Lambda
-MESSAGE = 0.40e-6  # SQS, per request
-EVENT = 1.00e-6  # EventBridge, for opt-in events of S3
-STATE_WRITE, STATE_READ = 0.625e-6, 0.125e-6  # DynamoDB on demand
-PUT, GET = 5.00e-6, 0.40e-6  # S3
-LOG_GB = 0.50
-ALARM, METRIC, DASHBOARD = 0.10, 0.30, 3.00  # CloudWatch, per month
+PRICE_VCPU_HOUR, PRICE_GB_HOUR = 0.052624, 0.0057785  # EMR Serverless
+PRICE_CALL, PRICE_FUNCTION_GB_SECOND = 0.20e-6, 16.6667e-6  # Lambda
+PRICE_MESSAGE = 0.40e-6  # SQS, per request
+PRICE_EVENT = 1.00e-6  # EventBridge, for opt-in events of S3
+PRICE_STATE_WRITE, PRICE_STATE_READ = 0.625e-6, 0.125e-6  # DynamoDB on demand
+PRICE_PUT, PRICE_GET = 5.00e-6, 0.40e-6  # S3
+PRICE_LOG_GB = 0.50
+PRICE_ALARM, PRICE_METRIC, PRICE_DASHBOARD = 0.10, 0.30, 3.00  # CloudWatch, per month
 
 HOURS_OF_MONTH = 730
 SWEEPS = HOURS_OF_MONTH * 12
@@ -32,7 +32,7 @@ SECONDS_OF_MILLION = (
 
 
 @dataclass(frozen=True)
-class Use:
+class Scenario:
     """A usage scenario and its costs in dollars."""
 
     title: str
@@ -46,19 +46,24 @@ class Use:
     def jobs(self) -> float:
         """Cost of EMR's workers."""
         hours = self.driver_hours + self.executor_hours
-        return hours * (WORKER_VCPU * VCPU_HOUR + WORKER_GB * GB_HOUR)
+        return hours * (WORKER_VCPU * PRICE_VCPU_HOUR + WORKER_GB * PRICE_GB_HOUR)
 
     @property
     def trigger(self) -> float:
         """Cost of function, queue, events and state."""
-        call = CALL + FUNCTION_GB * FUNCTION_SECONDS * FUNCTION_GB_SECOND + 3 * MESSAGE + EVENT
-        stored = 4 * STATE_READ + 2 * STATE_WRITE + LOG_BYTES_OF_CALL / 1e9 * LOG_GB
-        return self.calls * (call + stored) + self.merges * WRITES_OF_MERGE * STATE_WRITE
+        call = (
+            PRICE_CALL
+            + FUNCTION_GB * FUNCTION_SECONDS * PRICE_FUNCTION_GB_SECOND
+            + 3 * PRICE_MESSAGE
+            + PRICE_EVENT
+        )
+        stored = 4 * PRICE_STATE_READ + 2 * PRICE_STATE_WRITE + LOG_BYTES_OF_CALL / 1e9 * PRICE_LOG_GB
+        return self.calls * (call + stored) + self.merges * WRITES_OF_MERGE * PRICE_STATE_WRITE
 
     @property
     def requests(self) -> float:
         """Cost of the jobs' requests to S3."""
-        return self.merges * (PUTS_OF_MERGE * PUT + GETS_OF_MERGE * GET)
+        return self.merges * (PUTS_OF_MERGE * PRICE_PUT + GETS_OF_MERGE * PRICE_GET)
 
     @property
     def total(self) -> float:
@@ -70,28 +75,28 @@ COMMITS = 2 * 24 * 60
 MILLION_HOURS = SECONDS_OF_MILLION / 3600
 SHORT_HOURS = (START_SECONDS + 2) / 3600
 
-USES = (
-    Use(
-        "a month in which nothing happens",
+SCENARIOS = (
+    Scenario(
+        "an idle month",
         driver_hours=30 * SHORT_HOURS,  # nightly maintenance
         calls=SWEEPS,
-        fixed=POLLS * MESSAGE + ALARMS * ALARM + METRICS * METRIC + DASHBOARD,
+        fixed=POLLS * PRICE_MESSAGE + ALARMS * PRICE_ALARM + METRICS * PRICE_METRIC + PRICE_DASHBOARD,
     ),
-    Use(
+    Scenario(
         "a million events in one commit",
         merges=1,
         driver_hours=2 * START_SECONDS / 3600 + MILLION_HOURS,  # start and linger
         executor_hours=2 * START_SECONDS / 3600 + MILLION_HOURS,
         calls=2,
     ),
-    Use(
-        "a million events in a day, two commits a minute, seconds old (defaults: the job lingers all day)",
+    Scenario(
+        "a million events a day, two commits a minute, merged within seconds (default: the job lingers all day)",
         merges=COMMITS,
         driver_hours=24,
         calls=COMMITS,
     ),
-    Use(
-        "the same, at most 15 minutes old (`min_interval: 15m`, `linger: 0s`)",
+    Scenario(
+        "the same, merged every 15 minutes (`min_interval: 15m`, `linger: 0s`)",
         merges=96,
         driver_hours=96 * SHORT_HOURS,
         calls=COMMITS,
@@ -101,10 +106,15 @@ USES = (
 
 def table() -> str:
     """Return the scenarios as a Markdown table."""
-    head = ("", "jobs", "trigger", "requests to S3", "watching", "in all")
+    head = ("", "jobs", "trigger", "requests to S3", "monitoring", "total")
     rows = [
-        (use.title, *map(dollars, (use.jobs, use.trigger, use.requests, use.fixed, use.total)))
-        for use in USES
+        (
+            scenario.title,
+            *map(
+                dollars, (scenario.jobs, scenario.trigger, scenario.requests, scenario.fixed, scenario.total)
+            ),
+        )
+        for scenario in SCENARIOS
     ]
     lines = [f"| {' | '.join(row)} |" for row in (head, ("---", *["---:"] * 5), *rows)]
     return "\n".join(lines)

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Run a command; show what it says only if it fails.
-said=$("$@" 2>&1) || {
+# Run a command; print its output only if it fails.
+output=$("$@" 2>&1) || {
     code=$?
-    printf '%s\n' "$said" >&2
+    printf '%s\n' "$output" >&2
     exit "$code"
 }

@@ -51,7 +51,7 @@ def record() -> str:
         return output.decode().replace(folder, ".")
 
 
-def replay(output: str) -> list[str]:
+def render_screen(output: str) -> list[str]:
     """Return the lines on the screen at the end, with their colours; enough for what rich writes."""
     lines, row, end = [""], 0, 0
     for control in _CONTROL.finditer(output):
@@ -72,14 +72,14 @@ def replay(output: str) -> list[str]:
     return lines
 
 
-def choose(lines: list[str]) -> list[str]:
+def trim_lines(lines: list[str]) -> list[str]:
     """Return the lines up to the hints, without blank ends; long paths are shortened."""
     texts = [Text.from_ansi(line).plain for line in lines]
-    last = next((at for at, text in enumerate(texts) if text.startswith("Try next")), len(lines))
-    kept = [re.sub(r"file://\S+\.metadata\.json", "….metadata.json", line) for line in lines[:last]]
-    while kept and not Text.from_ansi(kept[-1]).plain.strip():
-        kept.pop()
-    return kept
+    last = next((index for index, text in enumerate(texts) if text.startswith("Try next")), len(lines))
+    shown = [re.sub(r"file://\S+\.metadata\.json", "….metadata.json", line) for line in lines[:last]]
+    while shown and not Text.from_ansi(shown[-1]).plain.strip():
+        shown.pop()
+    return shown
 
 
 def draw(lines: list[str]) -> str:
@@ -100,7 +100,7 @@ def main() -> None:
     """Write the picture."""
     output = Path(sys.argv[1]).read_bytes().decode() if sys.argv[1:] else record()
     PICTURE.parent.mkdir(parents=True, exist_ok=True)
-    PICTURE.write_text(draw(choose(replay(output))), encoding="utf-8")
+    PICTURE.write_text(draw(trim_lines(render_screen(output))), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -34,8 +34,8 @@ JAVA_PACKAGES = ("openjdk-17-jre-headless", "openjdk-21-jre-headless")
 HEARTBEAT_SECONDS = 15
 INSTALL_FAILED = "the packages could not be installed (see above); run this again to continue"
 
-# User settings that would make pip install to another place than into .venv.
-FOREIGN = (
+# User settings that would make pip install outside of .venv.
+REDIRECTING_VARIABLES = (
     "PIP_USER",
     "PIP_TARGET",
     "PIP_PREFIX",
@@ -46,17 +46,17 @@ FOREIGN = (
 )
 
 
-class Stop(Exception):
-    """Set-up cannot continue; the message is one line that says what to do."""
+class SetupFailed(Exception):
+    """Set-up cannot continue; the message is one line that states what to do."""
 
 
-def say(line: str) -> None:
+def print_progress(line: str) -> None:
     """Print a progress line."""
     print(f"setup: {line}", file=sys.stderr, flush=True)
 
 
 def fingerprint(kind: str) -> str:
-    """Changes with the packages of this kind of environment, and when the project folder moves."""
+    """Return a hash of the locks, the project metadata and the project folder."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     parts = [project.get("build-system"), project.get("project"), project.get("tool", {}).get("setuptools")]
     digest = hashlib.sha256(json.dumps([str(ROOT), parts], sort_keys=True).encode())
@@ -66,7 +66,7 @@ def fingerprint(kind: str) -> str:
 
 
 def read_stamp() -> dict[str, str]:
-    """What the last set-up recorded."""
+    """Return what the last set-up recorded."""
     try:
         stamp = json.loads(STAMP.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -82,27 +82,27 @@ def write_stamp(stamp: dict[str, str]) -> None:
 
 
 def packages_ready(stamp: dict[str, str], kind: str) -> bool:
-    """Whether .venv holds the locked packages of this kind of environment."""
+    """Return whether .venv has the locked packages of this kind of environment."""
     if not os.access(VENV / "bin" / "icemirror", os.X_OK):
         return False
-    enough = KINDS[KINDS.index(kind) :]
-    return any(stamp.get("packages") == f"{one} {fingerprint(one)}" for one in enough)
+    sufficient_kinds = KINDS[KINDS.index(kind) :]
+    return any(stamp.get("packages") == f"{kind} {fingerprint(kind)}" for kind in sufficient_kinds)
 
 
 def java_ready(stamp: dict[str, str]) -> bool:
-    """Whether the Java that was found still exists."""
+    """Return whether the Java that was found still exists."""
     return os.access(Path(stamp.get("java", "/nowhere")) / "bin" / "java", os.X_OK)
 
 
 @contextmanager
-def alone_in_this_folder() -> Iterator[None]:
-    """Admit one set-up at a time. The lock ends with the process, however that ends, and needs no file."""
+def lock_project_folder() -> Iterator[None]:
+    """Allow one set-up at a time. The lock ends with the process, however that ends, and needs no file."""
     folder = os.open(ROOT, os.O_RDONLY)
     try:
         try:
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say("another set-up is running in this folder, waiting for it")
+            print_progress("another set-up is running in this folder, waiting for it")
             fcntl.flock(folder, fcntl.LOCK_EX)
         yield
     finally:
@@ -110,13 +110,13 @@ def alone_in_this_folder() -> Iterator[None]:
 
 
 def clean_environment() -> dict[str, str]:
-    """The user's environment (indexes, proxies, certificates stay) without what would redirect pip or Python."""
-    environ = {name: value for name, value in os.environ.items() if name not in FOREIGN}
+    """Return the environment (indexes, proxies, certificates stay) without what would redirect pip or Python."""
+    environ = {name: value for name, value in os.environ.items() if name not in REDIRECTING_VARIABLES}
     return environ | {"PYTHONNOUSERSITE": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
 
 
 def succeeds(*command: str) -> bool:
-    """Run a command without output; whether it succeeded."""
+    """Run a command without output; return whether it succeeded."""
     nothing = subprocess.DEVNULL
     try:
         done = subprocess.run(
@@ -127,8 +127,8 @@ def succeeds(*command: str) -> bool:
     return done.returncode == 0
 
 
-def run_long(command: Sequence[str], otherwise: str) -> None:
-    """Run a command that takes minutes: a progress line now and then, its output only if it fails."""
+def run_with_progress(command: Sequence[str]) -> bool:
+    """Run a command that takes minutes, with progress lines; print its output only if it fails. Return its success."""
     with tempfile.TemporaryFile("w+", errors="replace") as output:
         process = subprocess.Popen(
             command, cwd=ROOT, env=clean_environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=output
@@ -139,7 +139,7 @@ def run_long(command: Sequence[str], otherwise: str) -> None:
                 time.sleep(0.1)
                 if time.monotonic() - reported > HEARTBEAT_SECONDS:
                     reported = time.monotonic()
-                    say(f"  … {reported - started:.0f} s: {last_step(output.fileno())}")
+                    print_progress(f"  … {reported - started:.0f} s: {last_step(output.fileno())}")
         except BaseException:
             process.terminate()
             process.wait()
@@ -147,8 +147,14 @@ def run_long(command: Sequence[str], otherwise: str) -> None:
         if process.returncode != 0:
             output.seek(0)
             for line in output.read().splitlines()[-15:]:
-                say(f"  | {line}")
-            raise Stop(otherwise)
+                print_progress(f"  | {line}")
+        return process.returncode == 0
+
+
+def run_or_fail(command: Sequence[str], failure_message: str) -> None:
+    """Run a command that takes minutes; raise if it fails."""
+    if not run_with_progress(command):
+        raise SetupFailed(failure_message)
 
 
 # Lines of pip and uv that name a package, and the words for them.
@@ -162,18 +168,18 @@ STEPS = (
 
 
 def last_step(descriptor: int) -> str:
-    """The newest step that the command reported, as a whole phrase."""
+    """Return the newest step that the command reported, as a phrase."""
     size = os.fstat(descriptor).st_size
     tail = os.pread(descriptor, 20_000, max(0, size - 20_000)).decode(errors="replace")
     for line in reversed(tail.splitlines()):
         for pattern, phrase in STEPS:
-            if found := pattern.match(line.strip()):
-                return phrase.format(*found.groups())
+            if match := pattern.match(line.strip()):
+                return phrase.format(*match.groups())
     return "still running"
 
 
 def venv_is_sound() -> bool:
-    """Whether .venv has a working pip and was created in this very folder."""
+    """Return whether .venv has a working pip and was created in this folder."""
     try:
         shebang = (VENV / "bin" / "pip").read_text(encoding="utf-8", errors="replace")[:1000]
     except OSError:
@@ -181,31 +187,31 @@ def venv_is_sound() -> bool:
     return str(VENV) in shebang and succeeds(PYTHON, "-I", "-m", "pip", "--version")
 
 
-def make_venv() -> None:
-    """Create an environment with pip in it, by venv, virtualenv or uv."""
+def create_venv() -> None:
+    """Create an environment with pip, by venv, virtualenv or uv."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    say(f"creating .venv with Python {version}")
+    print_progress(f"creating .venv with Python {version}")
     package = f"python{version}-venv"
     ways = (
-        made_by_venv,
-        made_by_virtualenv,
-        made_by_uv,
-        lambda: installed_by_apt(package) and made_by_venv(),
+        create_with_venv,
+        create_with_virtualenv,
+        create_with_uv,
+        lambda: install_with_apt(package) and create_with_venv(),
     )
     if not any(way() for way in ways):
         shutil.rmtree(VENV, ignore_errors=True)
         what = f"sudo apt-get install {package}" if shutil.which("apt-get") else "install virtualenv"
-        raise Stop(f"{sys.executable} cannot create environments: {what}, then run this again")
+        raise SetupFailed(f"{sys.executable} cannot create environments: {what}, then run this again")
 
 
-def made_by_venv() -> bool:
-    """The standard way; on Debian it fails without the package python3-venv."""
+def create_with_venv() -> bool:
+    """Create .venv with the standard library; on Debian this needs the package python3-venv."""
     shutil.rmtree(VENV, ignore_errors=True)
     return succeeds(sys.executable, "-I", "-m", "venv", str(VENV)) and venv_is_sound()
 
 
-def made_by_virtualenv() -> bool:
-    """virtualenv brings its own pip."""
+def create_with_virtualenv() -> bool:
+    """Create .venv with virtualenv, which includes pip."""
     program = shutil.which("virtualenv")
     commands = [[sys.executable, "-m", "virtualenv"]]
     if program:
@@ -217,8 +223,8 @@ def made_by_virtualenv() -> bool:
     return False
 
 
-def made_by_uv() -> bool:
-    """uv brings its own pip, too."""
+def create_with_uv() -> bool:
+    """Create .venv with uv, which includes pip."""
     program = shutil.which("uv")
     if not program:
         return False
@@ -226,7 +232,7 @@ def made_by_uv() -> bool:
     return succeeds(program, "venv", "--seed", "--python", sys.executable, str(VENV)) and venv_is_sound()
 
 
-def installed_by_apt(*packages: str) -> bool:
+def install_with_apt(*packages: str) -> bool:
     """Install the first of these packages that exists, if that needs no password."""
     if not shutil.which("apt-get"):
         return False
@@ -241,14 +247,14 @@ def installed_by_apt(*packages: str) -> bool:
         if refresh:
             succeeds(*apt, "update")
         for package in packages:
-            say(f"installing the system package {package}")
+            print_progress(f"installing the system package {package}")
             if succeeds(*apt, "install", "-y", "--no-install-recommends", package):
                 return True
     return False
 
 
 def find_uv() -> str | None:
-    """A uv that installs from the same index as pip would; it does not read pip's configuration."""
+    """Return a uv that installs from the same index as pip: uv does not read pip's configuration."""
     program = shutil.which("uv")
     config = subprocess.run(
         [PYTHON, "-I", "-m", "pip", "config", "list"],
@@ -268,18 +274,18 @@ def install_packages(kind: str) -> None:
     """Install the locked packages, then the project, so that `.venv/bin/icemirror` runs this folder's code."""
     # An interrupted installation may have left half a package that pip takes for a whole one. Downloads are cached.
     if UNFINISHED.exists() or not venv_is_sound():
-        make_venv()
+        create_venv()
     UNFINISHED.touch()
     pip = [PYTHON, "-I", "-m", "pip", "install", "--progress-bar", "off"]
     uv = find_uv()
     size = {"demo": "450 MB", "dev": "600 MB"}[kind]
-    say(
+    print_progress(
         f"installing the locked packages with {'uv' if uv else 'pip'} (the first time about {size}: some minutes)"
     )
     # setuptools first, from its own lock: what has no wheel (pyspark) is built with nothing unchecked.
     install_lock(uv, pip, BUILD_LOCK, "--only-binary", ":all:")
     install_lock(uv, pip, LOCKS[kind], "--no-build-isolation")
-    run_long([*pip, "--no-deps", "--no-build-isolation", "--no-index", "--editable", "."], INSTALL_FAILED)
+    run_or_fail([*pip, "--no-deps", "--no-build-isolation", "--no-index", "--editable", "."], INSTALL_FAILED)
     UNFINISHED.unlink()
 
 
@@ -287,17 +293,14 @@ def install_lock(uv: str | None, pip: Sequence[str], lock: str, *options: str) -
     """Install a lock by hash, with uv if there is one; pip is tried where uv fails."""
     arguments = ["--require-hashes", *options, "-r", lock]
     if uv:
-        try:
-            run_long([uv, "pip", "install", "--python", PYTHON, *arguments], "uv failed, installing with pip")
-        except Stop as failure:
-            say(str(failure))
-        else:
+        if run_with_progress([uv, "pip", "install", "--python", PYTHON, *arguments]):
             return
-    run_long([*pip, "--use-pep517", *arguments], INSTALL_FAILED)
+        print_progress("uv failed, installing with pip")
+    run_or_fail([*pip, "--use-pep517", *arguments], INSTALL_FAILED)
 
 
 def find_java() -> tuple[str, str]:
-    """The Java that the job would use, or why there is none."""
+    """Return the Java that the job would use, and the reason if there is none."""
     command = [PYTHON, "-m", "spark_job.engine.java"]
     done = subprocess.run(
         command, cwd=ROOT, env=clean_environment(), capture_output=True, text=True, check=False
@@ -307,27 +310,27 @@ def find_java() -> tuple[str, str]:
 
 def ensure_java() -> str:
     """Return a Java for Spark: an installed one, else Debian's."""
-    home, complaint = find_java()
-    if not home and installed_by_apt(*JAVA_PACKAGES):
-        home, complaint = find_java()
+    home, reason = find_java()
+    if not home and install_with_apt(*JAVA_PACKAGES):
+        home, reason = find_java()
     if not home:
-        raise Stop(complaint)
-    say(f"Spark will run on the Java in {home}")
+        raise SetupFailed(reason)
+    print_progress(f"Spark will run on the Java in {home}")
     return home
 
 
 def main() -> int:
     """Return 0 if everything is installed."""
-    arguments = [one for one in sys.argv[1:] if one != "--check"]
+    arguments = [argument for argument in sys.argv[1:] if argument != "--check"]
     kind = arguments[0] if arguments else "dev"
     if kind not in KINDS:
-        say(f"unknown kind of environment {kind}: use one of {', '.join(KINDS)}")
+        print_progress(f"unknown kind of environment {kind}: use one of {', '.join(KINDS)}")
         return 2
     if "--check" in sys.argv[1:]:
         stamp = read_stamp()
         return 0 if packages_ready(stamp, kind) and java_ready(stamp) else 1
     try:
-        with alone_in_this_folder():
+        with lock_project_folder():
             stamp = read_stamp()
             if not packages_ready(stamp, kind):
                 install_packages(kind)
@@ -335,13 +338,13 @@ def main() -> int:
                 write_stamp(stamp)
             if not java_ready(stamp):
                 write_stamp(stamp | {"java": ensure_java()})
-    except Stop as stop:
-        say(str(stop))
+    except SetupFailed as failure:
+        print_progress(str(failure))
         return 2
     except KeyboardInterrupt:
-        say("interrupted; run it again to continue")
+        print_progress("interrupted; run it again to continue")
         return 130
-    say("ready: .venv/bin/icemirror")
+    print_progress("ready: .venv/bin/icemirror")
     return 0
 
 

@@ -1,1 +1,1 @@
-"""Tests, in folders that say what must be running for them."""
+"""Tests. Each folder is named for what must be running for its tests."""

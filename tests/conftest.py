@@ -10,18 +10,19 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
-from tests import maven, pyspark35
 from tests.need import do_without
 from tests.need import need as need_or_skip
+from tests.provision import maven, python_packages
+from tests.provision.cache import Unavailable
 from tests.readable_ids import readable_id
 from tests.unit.guard import guard
 
 TESTS = Path(__file__).parent
 
-# Before any module of the product, which may take `time.sleep` as a default.
+# Before any product module is imported: some bind `time.sleep` as a default.
 guard.install()
 
-# Several test processes inherit the terminal's width, to which commands would fit their tables.
+# With several processes, commands would format their tables to the terminal's width.
 os.environ.pop("COLUMNS", None)
 
 # The duration of an example depends more on the machine's load than on the code.
@@ -29,42 +30,42 @@ settings.register_profile("fixed", deadline=None, derandomize=True)
 settings.register_profile("fresh", deadline=None, max_examples=2000)  # `make soak`
 settings.load_profile("fixed")
 
-# What fails fast comes first. A folder that is not named here comes last.
+# Fast folders run first, folders that are not listed run last.
 FOLDERS = ("unit", "tables", "processes", "sim", "spark", "services", "interop", "infra", "browser")
 
 
 def folder_rank(path: Path) -> int:
-    """The place of a test's folder in the order."""
+    """Return the position of a test's folder in the run order."""
     folder = _folder(path)
     return FOLDERS.index(folder) if folder in FOLDERS else len(FOLDERS)
 
 
-# What several processes begin with: tests that take long and have to be done when the others are.
-LONG = ("interop", "services", "infra", "spark", "sim", "processes", "tables")
-# Folders whose tests share servers: one process runs them all, and starts each server once.
-TOGETHER = ("interop", "services")
+# With several processes, the longest folders run first, so that no process ends late.
+LONGEST_FIRST = ("interop", "services", "infra", "spark", "sim", "processes", "tables")
+# Folders whose tests share servers: one process runs each, and starts every server once.
+SHARED_SERVERS = ("interop", "services")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run folder by folder, the quick ones first; or, in several processes, those that take longest."""
+    """Run fast folders first; with several processes, the longest first."""
     items.sort(key=lambda item: folder_rank(item.path))
     if hasattr(config, "workerinput"):
-        long = {folder: rank for rank, folder in enumerate(LONG)}
-        items.sort(key=lambda item: long.get(_folder(item.path), len(LONG)))
+        long = {folder: rank for rank, folder in enumerate(LONGEST_FIRST)}
+        items.sort(key=lambda item: long.get(_folder(item.path), len(LONGEST_FIRST)))
 
 
 class _Scheduling(LoadFileScheduling):
-    """Gives a process all tests of a file, or of a folder."""
+    """Assigns all tests of a file, or of a folder with shared servers, to one process."""
 
     def _split_scope(self, nodeid: str) -> str:
         folder = _folder(TESTS.parent / nodeid.split("::", 1)[0])
-        return folder if folder in TOGETHER else super()._split_scope(nodeid)
+        return folder if folder in SHARED_SERVERS else super()._split_scope(nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> _Scheduling:
-    """How several processes share the tests."""
+    """Return the scheduler for several processes."""
     return _Scheduling(config, log)
 
 
@@ -73,13 +74,13 @@ def _folder(path: Path) -> str:
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
-    """Name values that pytest would number."""
+    """Return a readable id for values that pytest would number."""
     return readable_id(val)
 
 
 @pytest.fixture
 def need() -> Callable[[object, str], object]:
-    """`need(thing, reason)`: skips where the thing is None or False, fails under CI=true, else returns it."""
+    """`need(thing, reason)` returns the thing; if it is None or False, it skips, or fails under CI=true."""
     return need_or_skip
 
 
@@ -93,12 +94,12 @@ def tmp_warehouse(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def maven_jar() -> Callable[[str], Path]:
-    """The jar of `group:artifact:version`, from the cache or fetched; see `need` where it cannot be had."""
+    """Return the jar of `group:artifact:version`, cached or fetched; skip or fail if it is unavailable."""
 
     def fetch(coordinates: str) -> Path:
         try:
             return maven.jar(coordinates)
-        except maven.Unavailable as error:
+        except Unavailable as error:
             do_without(f"no {coordinates}: {error}")
 
     return fetch
@@ -106,8 +107,8 @@ def maven_jar() -> Callable[[str], Path]:
 
 @pytest.fixture(scope="session")
 def pyspark35_folder() -> Path:
-    """PySpark 3.5 for PYTHONPATH, from the cache or installed; see `need` where it cannot be had."""
+    """Return a folder with PySpark 3.5 for PYTHONPATH; skip or fail if it is unavailable."""
     try:
-        return pyspark35.pyspark35_path()
-    except pyspark35.Unavailable as error:
+        return python_packages.pyspark35()
+    except Unavailable as error:
         do_without(f"no PySpark 3.5: {error}")

@@ -1,4 +1,4 @@
-"""The manifests that a list names, as the product reads them."""
+"""Reads manifest lists with the product's reader."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A Hive Metastore in this process, with a Thrift interface. Tests choose its tables, version and faults.
 
-The protocol is that of the `thrift` package and of the stubs that PyIceberg brings: a judge of our own reader.
+It uses the `thrift` package and PyIceberg's stubs, so that it checks the product's own reader independently.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ NOT_IN_HIVE_2 = ("get_table_req", "get_table_objects_by_name_req")
 
 
 class Metastore:
-    """`tables`: by database and name, their parameters."""
+    """`tables`: parameters by database and name. `error`: raised instead of an answer. `calls`: methods called."""
 
     def __init__(self, without: tuple[str, ...] = NOT_IN_HIVE_4) -> None:
         self.tables: dict[tuple[str, str], dict[str, str]] = {}
         self.skewed: set[tuple[str, str]] = set()
         self.columns = 3
-        self.says: MetaException | None = None
-        self.asked: list[str] = []
+        self.error: MetaException | None = None
+        self.calls: list[str] = []
         self.users: list[tuple[str, list[str]]] = []
         self.port = 0
         self.processor = Processor(self)
@@ -52,16 +52,16 @@ class Metastore:
         return f"thrift://127.0.0.1:{self.port}"
 
     def add(self, database: str, name: str, head: str) -> None:
-        """An Iceberg table."""
+        """Add an Iceberg table."""
         self.tables[database, name] = {"table_type": "ICEBERG", "metadata_location": head}
 
     def add_skewed(self, database: str, name: str) -> None:
-        """A Hive table with list bucketing: its skewed locations are a map with lists as keys."""
+        """Add a Hive table with list bucketing: its skewed locations are a map with lists as keys."""
         self.tables[database, name] = {}
         self.skewed.add((database, name))
 
     def get_table(self, dbname: str, tbl_name: str) -> Table:
-        self.asked.append("get_table")
+        self.calls.append("get_table")
         name = (dbname.lower(), tbl_name.lower())
         if name not in self.tables:
             raise NoSuchObjectException("table not found")
@@ -71,11 +71,11 @@ class Metastore:
         return GetTableResult(self.get_table(req.dbName, req.tblName))
 
     def get_table_objects_by_name(self, dbname: str, tbl_names: list[str]) -> list[Table]:
-        self.asked.append("get_table_objects_by_name")
-        if self.says is not None:
-            raise self.says
+        self.calls.append("get_table_objects_by_name")
+        if self.error is not None:
+            raise self.error
         database = dbname.lower()
-        if database not in {one for one, _ in self.tables}:
+        if database not in {known for known, _ in self.tables}:
             raise UnknownDBException("could not find database")
         return [
             self._table(database, name.lower())
@@ -96,25 +96,25 @@ class Metastore:
 
     def _table(self, database: str, name: str) -> Table:
         columns = [FieldSchema(f"c{at}", "string", None) for at in range(self.columns)]
-        stored = StorageDescriptor(columns)
+        storage = StorageDescriptor(columns)
         if (database, name) in self.skewed:
-            stored.skewedInfo = SkewedInfo(["c0"], [["de"]], {("de",): f"hdfs://n/{name}/c0=de"})
-        return Table(name, database, "me", 1, 2, 0, stored, [], self.tables[database, name])
+            storage.skewedInfo = SkewedInfo(["c0"], [["de"]], {("de",): f"hdfs://n/{name}/c0=de"})
+        return Table(name, database, "me", 1, 2, 0, storage, [], self.tables[database, name])
 
 
 @contextmanager
 def serving(server: Metastore) -> Iterator[Metastore]:
-    """The metastore, on a free port."""
+    """Serve the metastore on a free port."""
 
     def answer(stream: socket.socket) -> None:
-        taken = TSocket()
-        taken.setHandle(stream)
-        protocol = TBinaryProtocol(TBufferedTransport(taken))
+        transport = TSocket()
+        transport.setHandle(stream)
+        protocol = TBinaryProtocol(TBufferedTransport(transport))
         try:
             while True:
                 server.processor.process(protocol, protocol)
         except (TTransportException, OSError):
-            taken.close()
+            transport.close()
 
     with listening(answer) as server.port:
         yield server
@@ -122,7 +122,7 @@ def serving(server: Metastore) -> Iterator[Metastore]:
 
 @contextmanager
 def listening(answer: Callable[[socket.socket], None]) -> Iterator[int]:
-    """A port that passes each connection to `answer`, in a separate thread."""
+    """Pass each connection of a free port to `answer`, in a separate thread; yield the port."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(0.05)
         done = threading.Event()

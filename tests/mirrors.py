@@ -31,7 +31,7 @@ tables:
 
 
 def write_config(folder: Path, options: str = "", tail: str = "") -> Path:
-    """A configuration for one table `lab.world`; `options` are lines of its settings."""
+    """Write a configuration for one table `lab.world`; `options` are lines of its settings."""
     path = folder / "icemirror.yaml"
     lines = "\n".join(f"    {line}" for line in options.splitlines())
     path.write_text(_CONFIG.format(folder=folder, options=lines) + tail)
@@ -39,7 +39,7 @@ def write_config(folder: Path, options: str = "", tail: str = "") -> Path:
 
 
 def upgrade_like_java(table: Table) -> None:
-    """Makes a table of format v2 one of v3 as other engines do: the metadata says so, nothing else changes."""
+    """Upgrade a table from v2 to v3 like other engines: only the metadata changes."""
     path = Path(table.refresh().metadata_location.removeprefix("file://"))
     metadata = json.loads(path.read_text())
     metadata |= {"format-version": 3, "next-row-id": 0}
@@ -49,7 +49,7 @@ def upgrade_like_java(table: Table) -> None:
 
 @dataclass
 class MirroredWorld:
-    """Everything that one schedule needs."""
+    """The settings, pipeline and changelog of one schedule."""
 
     settings: Settings
     pipeline: Pipeline
@@ -78,12 +78,12 @@ class MirroredWorld:
 
     @property
     def table(self) -> TableSettings:
-        """The one table."""
+        """The only table of the configuration."""
         return self.settings.tables[0]
 
     @property
     def mirror(self) -> Table:
-        """The mirror as it is now."""
+        """The mirror with its current metadata."""
         found = self.pipeline.catalogs.load_mirror(self.table)
         assert found is not None
         return found

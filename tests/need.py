@@ -1,4 +1,4 @@
-"""What a test needs and may not find: skipped on a user's machine, a failure where CI=true."""
+"""Optional dependencies: a missing one skips the test, or fails it under CI=true."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Thing = TypeVar("Thing")
 
 
 def in_ci() -> bool:
-    """Whether this run requires all optional dependencies."""
+    """Return whether this run requires all optional dependencies."""
     return os.environ.get("CI", "").lower() == "true"
 
 

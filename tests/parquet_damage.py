@@ -1,4 +1,4 @@
-"""How a reader that checks checksums reports a flipped bit in a Parquet page."""
+"""Flips bits in Parquet pages and reads them with checksum verification."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import pyarrow.parquet as pq
 
 
 def unnoticed_flips(path: Path) -> int:
-    """How many flipped bits in the pages of a file, one at a time, give other rows without an error."""
+    """Return how many flipped bits, one at a time, change the rows of a file without an error."""
     content = path.read_bytes()
-    right = _read(content)
+    expected = _read(content)
     (length,) = struct.unpack_from("<I", content, len(content) - 8)
     unnoticed = 0
     for at in range(4, len(content) - 8 - length):
         damaged = bytearray(content)
         damaged[at] ^= 1
         try:
-            unnoticed += not _read(bytes(damaged)).equals(right)
+            unnoticed += not _read(bytes(damaged)).equals(expected)
         except (OSError, pa.ArrowException):
             continue
     return unnoticed

@@ -1,4 +1,4 @@
-"""Ids of parametrised tests for values that pytest numbers: `Fault 422`, not `fault0`."""
+"""Readable ids for parametrized values that pytest would number: `Fault 422`, not `fault0`."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from uuid import UUID
 from pydantic import BaseModel
 
 MOST_CHARACTERS = 60
-# Modules of types of columns: `decimal(9, 2)`, `int32`. Importing them here would slow every run down.
+# Modules of column types, such as `decimal(9, 2)` and `int32`. Importing them would slow down every run.
 _TYPES = ("pyiceberg.types", "pyarrow.lib")
 
 
 def readable_id(value: object) -> str | None:
-    """Return the id of a value, the same in every process; None if pytest shall choose it."""
+    """Return the id of a value, the same in every process; None if pytest chooses it."""
     match value:
         case None | bool() | int() | float() | Enum() | type():
-            return None  # pytest shows them
+            return None  # pytest shows these values
         case str() | bytes() if len(value) <= MOST_CHARACTERS:
-            return None  # it numbers longer ones
+            return None  # pytest numbers only longer ones
     text = _described(value)
     if text is None:
         return None
-    text = " ".join("".join(one if one.isprintable() else " " for one in text).split())
+    text = " ".join("".join(character if character.isprintable() else " " for character in text).split())
     return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 1]}…"
 
 
@@ -51,21 +51,21 @@ def _described(value: object) -> str | None:
         case BaseException():
             return _joined([type(value).__name__, *value.args])
         case Mapping():
-            return _joined([f"{_described(key)}: {_described(one)}" for key, one in value.items()]) or "{}"
+            return _joined([f"{_described(key)}: {_described(item)}" for key, item in value.items()]) or "{}"
         case Set():
-            return _joined(sorted(str(_described(one)) for one in value)) or "{}"
+            return _joined(sorted(str(_described(item)) for item in value)) or "{}"
         case Sequence():
             return _joined(value) or "[]"
     if is_dataclass(value):
         given = [
-            getattr(value, one.name)
-            for one in fields(value)
-            if one.default is MISSING or getattr(value, one.name) != one.default
+            getattr(value, field.name)
+            for field in fields(value)
+            if field.default is MISSING or getattr(value, field.name) != field.default
         ]
         return _joined([type(value).__name__, *given])
     return None
 
 
 def _joined(values: Sequence[object]) -> str:
-    """What of them can be described."""
-    return " ".join(text for one in values if (text := _described(one)))
+    """Join the descriptions of these values, without those that have none."""
+    return " ".join(text for value in values if (text := _described(value)))

@@ -1,4 +1,4 @@
-"""Every file that a mirror's metadata leads to, found without the product's maintenance code."""
+"""Lists the files that a mirror's metadata references, without the product's maintenance code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_job.index.root import read_root
 
 
 def referenced_files(table: Table) -> set[Path]:
-    """Metadata files of the log, manifest lists, manifests, live data and delete files, index roots and segments."""
+    """Return metadata files, manifest lists, manifests, live data and delete files, index roots and segments."""
     metadata = table.metadata
     found = {table.metadata_location, *(entry.metadata_file for entry in metadata.metadata_log)}
     for snapshot in metadata.snapshots:
@@ -34,6 +34,6 @@ def referenced_files(table: Table) -> set[Path]:
 
 
 def stored_files(warehouse: Path, name: str = "world") -> set[Path]:
-    """Every file of a mirror and of all indexes below a local warehouse."""
-    below = {path for path in warehouse.rglob("*") if path.is_file()}
-    return {path for path in below if {name, "_icemirror_index"}.intersection(path.parts)}
+    """Return all files of a mirror and of its index in a local warehouse."""
+    files = {path for path in warehouse.rglob("*") if path.is_file()}
+    return {path for path in files if {name, "_icemirror_index"}.intersection(path.parts)}

@@ -14,30 +14,32 @@ from icemirror.settings.trigger import (
     SqliteState,
 )
 from icemirror.settings.unsupported import LOCAL_NEEDS_SQLITE
-from icemirror.stores.from_settings import policy_of
+from icemirror.stores.from_settings import build_policy
 from icemirror.stores.store import Store
 from icemirror.telemetry.metrics import Metrics
-from trigger.dispatch.fleet import Fleet
+from trigger.dispatch.dispatcher import Dispatcher
 from trigger.launchers.job_arguments import job_arguments
 from trigger.launchers.launcher import Launcher
 from trigger.launchers.local import LocalLauncher
-from trigger.tables.registry import Registry
+from trigger.tables.registry import TableRegistry
 
 if TYPE_CHECKING:
     import asyncio
 
-    from trigger.dispatch.ingest import Ingest
+    from trigger.dispatch.ingest import EventIngest
     from trigger.listeners.listener import Listener
-    from trigger.service.serve import Service
+    from trigger.service.service import Service
     from trigger.status.run_reporter import RunReporter
 
 
-def build_fleet(settings: Settings, store: Store, metrics: Metrics, environ: Mapping[str, str]) -> Fleet:
-    """Build the fleet of a configuration."""
-    return Fleet(
-        registry=Registry(settings),
+def build_dispatcher(
+    settings: Settings, store: Store, metrics: Metrics, environ: Mapping[str, str]
+) -> Dispatcher:
+    """Return the dispatcher of a configuration."""
+    return Dispatcher(
+        registry=TableRegistry(settings),
         store=store,
-        policy=policy_of(settings),
+        policy=build_policy(settings),
         launcher=open_launcher(settings, environ),
         config=str(settings.source_path.absolute()),
         metrics=metrics,
@@ -56,25 +58,25 @@ def open_launcher(settings: Settings, environ: Mapping[str, str]) -> Launcher:
         case EmrServerlessLauncherSettings():
             from trigger.launchers import emr_request, emr_serverless
 
-            job = job_arguments(settings, environ, launcher.secrets, emr_request.PREFIX)
+            job = job_arguments(settings, environ, launcher.secrets, emr_request.PLATFORM_PREFIX)
             return emr_serverless.open_emr_serverless(launcher, job)
         case KubernetesLauncherSettings():
             from trigger.launchers import kubernetes, spark_application
 
-            job = job_arguments(settings, environ, launcher.secrets, spark_application.PREFIX)
+            job = job_arguments(settings, environ, launcher.secrets, spark_application.PLATFORM_PREFIX)
             return kubernetes.open_kubernetes_launcher(launcher, job)
     assert_never(launcher)
 
 
 def build_service(
-    settings: Settings, ingest: Ingest, reporter: RunReporter, loop: asyncio.AbstractEventLoop
+    settings: Settings, ingest: EventIngest, reporter: RunReporter, loop: asyncio.AbstractEventLoop
 ) -> Service:
-    """Build the long-running trigger of a configuration, with a listener for each of its sources."""
+    """Return the long-running trigger of a configuration, with a listener for each of its sources."""
     # The Lambda function needs none of these.
     from trigger.listeners.listener import EventSink
-    from trigger.service.health import Health
+    from trigger.service.health import ROUNDS, Health
     from trigger.service.rounds import RoundLoop
-    from trigger.service.serve import ROUNDS, Service, WakeSignal
+    from trigger.service.service import Service, WakeSignal
 
     sources, wake_signal = settings.trigger.sources, WakeSignal(loop)
     names = [name for name in ("kafka", "sqs") if getattr(sources, name) is not None]
@@ -94,6 +96,6 @@ def build_service(
 
         listeners.append(SqsListener(sources.sqs, sink))
     rounds = RoundLoop(
-        ingest.fleet, reporter, settings.merge_interval, heartbeat=lambda: health.touch(ROUNDS)
+        ingest.dispatcher, reporter, settings.merge_interval, heartbeat=lambda: health.touch(ROUNDS)
     )
     return Service(ingest, rounds, listeners, health, wake_signal)

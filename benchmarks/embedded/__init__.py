@@ -1,1 +1,1 @@
-"""The embedded trigger as users run it, measured from outside: a lake on disk, a writer and a reader."""
+"""Runs the embedded trigger as users do and measures it externally: a lake on disk, a writer and a reader."""

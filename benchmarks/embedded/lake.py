@@ -1,4 +1,4 @@
-"""A lake on the local disk: changelogs that are written here, and the configuration of their mirrors."""
+"""A lake on the local disk: changelogs, their writers, and the configuration of their mirrors."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ _TABLE = "  - {{namespace: {namespace}, changelog_table: {table}_changelog, mirr
 
 
 @dataclass(frozen=True)
-class Choices:
-    """What differs from the defaults: more of `trigger:` and of `job:`, and how long a job stays without work."""
+class LakeOptions:
+    """Settings that differ from the defaults: additions to `trigger:` and `job:`, and how long an idle job lingers."""
 
     linger_seconds: float
     trigger: str = ""
@@ -50,7 +50,7 @@ class Choices:
 
 @dataclass(frozen=True)
 class Commit:
-    """A commit on a changelog: when it was begun, its sequence number there, and a row that it inserted."""
+    """A commit on a changelog: its start time, its sequence number, and the id of a row that it inserted."""
 
     table: str
     begun_at: float
@@ -59,7 +59,7 @@ class Commit:
 
 
 class Writer:
-    """Commits to one changelog, and knows what its mirror must become."""
+    """Commits to one changelog and tracks the expected state of its mirror."""
 
     def __init__(self, name: str, number: int, table: Table, rows: int) -> None:
         self.name, self.rows = name, rows
@@ -69,22 +69,22 @@ class Writer:
         self._next_id = self._commits = 0
 
     def copy(self) -> Commit:
-        """The initial copy."""
+        """Commit the initial copy."""
         ids = np.arange(self.rows)
         return self._append(ids, np.repeat("INSERT", self.rows), [COPIED] * self.rows)
 
     def change(self, events: int) -> Commit:
-        """Half of the events are new rows, a quarter updates, a quarter deletes of what was in the copy."""
+        """Commit changes: half are new rows, a quarter updates and a quarter deletes of rows of the initial copy."""
         inserts, updates = events // 2, events // 4
         changed = self._rng.choice(self.rows, events - inserts, replace=False)
         ids = np.concatenate([np.arange(self._next_id, self._next_id + inserts), changed])
         sizes = [inserts, updates, events - inserts - updates]
         operations = np.repeat(["INSERT", "UPDATE", "DELETE"], sizes)
-        sequences = [f"{self._commits + 1:016x}/{at:016x}" for at in range(events)]
+        sequences = [f"{self._commits + 1:016x}/{ordinal:016x}" for ordinal in range(events)]
         return self._append(ids, operations, sequences)
 
     def check(self, mirror: Table) -> None:
-        """Raises `Different` where the mirror does not hold what the commits lead to."""
+        """Raise `Different` if the mirror does not have the expected rows."""
         if self._state is None:
             raise AssertionError(f"{self.name}: nothing was committed")
         columns = mirror.schema().as_arrow()
@@ -106,14 +106,14 @@ class Writer:
 
 
 class Lake:
-    """A catalog in a SQLite file, a changelog for each table, and the settings that mirror them."""
+    """A catalog in a SQLite file, a changelog per table, and the settings that mirror them."""
 
-    def __init__(self, folder: Path, tables: dict[str, int], limits: Limits, choices: Choices) -> None:
+    def __init__(self, folder: Path, tables: dict[str, int], limits: Limits, options: LakeOptions) -> None:
         (folder / "warehouse").mkdir()
         (folder / "state").mkdir()
         self.state_folder = folder / "state"
         self.catalog_file = folder / "catalog.db"
-        self.settings = self._configure(folder, tables, limits, choices)
+        self.settings = self._configure(folder, tables, limits, options)
         self._catalog = Catalogs(self.settings).get(None)
         self._catalog.create_namespace(_NAMESPACE)
         self.writers = [
@@ -122,18 +122,20 @@ class Lake:
         ]
 
     def mirror(self, name: str) -> Table:
-        """The mirror as it is now."""
+        """Load the mirror."""
         return self._catalog.load_table((_NAMESPACE, name))
 
-    def _configure(self, folder: Path, tables: dict[str, int], limits: Limits, choices: Choices) -> Settings:
+    def _configure(
+        self, folder: Path, tables: dict[str, int], limits: Limits, options: LakeOptions
+    ) -> Settings:
         config = folder / "icemirror.yaml"
         text = _CONFIG.format(
             folder=folder,
             cores=limits.cores,
             memory=limits.driver_memory,
-            linger_seconds=choices.linger_seconds,
-            trigger=choices.trigger and f", {choices.trigger}",
-            job=choices.job and f"\n  {choices.job}",
+            linger_seconds=options.linger_seconds,
+            trigger=options.trigger and f", {options.trigger}",
+            job=options.job and f"\n  {options.job}",
         )
         text += "".join(_TABLE.format(namespace=_NAMESPACE, table=name) for name in tables)
         config.write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The parts in the order in which they run, with their systems and estimates of their minutes on two quiet cores."""
+"""The parts in the order in which they run, with their systems and estimated minutes on two idle cores."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SIZES = ("1m", "10m", "50m")
 
 @dataclass(frozen=True)
 class Part:
-    """Something to measure. `systems` are those that it is measured on unless others are asked for."""
+    """Something to measure. `systems` are the systems that it runs on by default."""
 
     name: str
     about: str
@@ -43,10 +43,10 @@ def _rounds(system: str, ours: int, scale: Scale) -> int:
 
 
 def _small(prefix: str, shape: Shape, system: str, scale: Scale, bench: Bench) -> Outcome:
-    """All sizes for the two whose growth is compared, the first for one that would take an hour at the others."""
-    most = {OURS: 3, PEER: 3 if shape is NARROW else 2, "hudi": 1}.get(system, 2)
+    """Measure all sizes for the two compared systems, and only the first for Hudi, which takes an hour at others."""
+    max_sizes = {OURS: 3, PEER: 3 if shape is NARROW else 2, "hudi": 1}.get(system, 2)
     events = (scale.small_events,) * _rounds(system, scale.small_rounds, scale)
-    sizes = list(zip(_SIZES, scale.tables, strict=True))[:most]
+    sizes = list(zip(_SIZES, scale.tables, strict=True))[:max_sizes]
     workloads = [SmallBatches(f"{prefix}-{size}", shape, rows, events) for size, rows in sizes]
     return measure_merges(system, workloads, bench)
 
@@ -71,7 +71,9 @@ def _repeated(system: str, scale: Scale, bench: Bench) -> Outcome:
     return measure_merges(system, [SmallBatches("repeated", NARROW, scale.tables[0], events)], bench)
 
 
-def _alone(measure: Callable[[Scale, Bench], Outcome], system: str, scale: Scale, bench: Bench) -> Outcome:
+def _only_ours(
+    measure: Callable[[Scale, Bench], Outcome], system: str, scale: Scale, bench: Bench
+) -> Outcome:
     del system
     return measure(scale, bench)
 
@@ -82,23 +84,31 @@ _PARTS = (
         "2,000 keys in index segments of 1, 10 and 50 M entries",
         3,
         (OURS,),
-        partial(_alone, measure_lookups),
+        partial(_only_ours, measure_lookups),
     ),
     Part(
         "storage",
         "mirror and index compared with plain Parquet",
         2,
         (OURS,),
-        partial(_alone, measure_storage),
+        partial(_only_ours, measure_storage),
     ),
     Part(
-        "memory", "peak memory of an initial load of 20 M rows", 2, (OURS,), partial(_alone, measure_memory)
+        "memory",
+        "peak memory of an initial load of 20 M rows",
+        2,
+        (OURS,),
+        partial(_only_ours, measure_memory),
     ),
     Part(
-        "latency", "50 commits, each until its row is visible", 4, (OURS,), partial(_alone, measure_latency)
+        "latency",
+        "50 commits, each until its row is visible",
+        4,
+        (OURS,),
+        partial(_only_ours, measure_latency),
     ),
-    Part("fleet", "100 tables, one busy, six minutes long", 8, (OURS,), partial(_alone, measure_fleet)),
-    Part("reading", "scans after 100 small merges", 3, (OURS,), partial(_alone, measure_reading)),
+    Part("fleet", "100 tables, one busy, six minutes long", 8, (OURS,), partial(_only_ours, measure_fleet)),
+    Part("reading", "scans after 100 small merges", 3, (OURS,), partial(_only_ours, measure_reading)),
     Part(
         "small", "2,000 events into 1, 10 and 50 M rows", 19, tuple(SYSTEMS), partial(_small, "small", NARROW)
     ),

@@ -1,4 +1,4 @@
-"""Peak memory of an initial load with the settings that users get: driver, Java and Python workers together."""
+"""Peak memory of an initial load with the default settings: driver, Java and Python workers together."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _DEFAULT_DRIVER_MEMORY = "1g"
 
 
 def measure_memory(scale: Scale, bench: Bench) -> Memory | Absent:
-    """The greatest sum that was seen during the load."""
+    """Measure the peak total during the load."""
     if not can_sample():
         return Absent(reason="this system does not report the memory of processes (Linux does)")
     bench.progress.step(f"data: {scale.memory_rows:,} rows")
     files = make_base(NARROW, scale.memory_rows)
     with bench.open(OURS, _DEFAULT_DRIVER_MEMORY) as process:
-        bench.progress.step(f"{OURS}: load {scale.memory_rows:,} rows, watching memory")
+        bench.progress.step(f"{OURS}: load {scale.memory_rows:,} rows, sampling memory")
         with MemorySampler(process.group) as sampler:
-            timed = bench.progress.note(process.load(Load(table="memory", files=files)))
+            timed = bench.progress.record(process.load(Load(table="memory", files=files)))
     return Memory(
         rows=scale.memory_rows,
         seconds=timed.seconds,

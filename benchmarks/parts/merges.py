@@ -1,4 +1,4 @@
-"""Loads, applies every workload round by round, then checks the result, on one system."""
+"""Loads the base tables, applies all workloads batch by batch and checks the results, on one system."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from benchmarks.workloads.workload import Workload
 
 
 class Different(Exception):
-    """A system's table is not what the changes must lead to: its figures are worth nothing."""
+    """A system's table does not have the expected rows; its figures are invalid."""
 
 
 def measure_merges(system: str, workloads: Sequence[Workload], bench: Bench) -> Merges:
-    """Sizes take turns, batch by batch, so that noise hits all of them alike."""
+    """Measure workloads; their batches alternate, so that noise affects all of them equally."""
     datasets: list[Dataset] = []
     for workload in workloads:
         bench.progress.step(f"data: {workload.title}")
@@ -60,7 +60,7 @@ def measure_merges(system: str, workloads: Sequence[Workload], bench: Bench) -> 
 def load_table(
     workload: Workload, data: Dataset, process: Process, progress: Progress, format_version: int | None = None
 ) -> Timed:
-    """The base table."""
+    """Load the base table."""
     progress.step(f"{process.name}: load {workload.rows:,} rows")
     request = Load(
         table=table_name(workload),
@@ -68,35 +68,35 @@ def load_table(
         partition=workload.shape.partition,
         format_version=format_version,
     )
-    return progress.note(process.load(request))
+    return progress.record(process.load(request))
 
 
 def apply_batch(
     workload: Workload, data: Dataset, number: int, process: Process, progress: Progress
 ) -> Timed:
-    """One batch."""
+    """Apply one batch."""
     progress.step(f"{process.name}: {workload.title}, batch {number + 1} of {len(workload.events)}")
-    return progress.note(process.apply(Apply(table=table_name(workload), batch=data.batches[number])))
+    return progress.record(process.apply(Apply(table=table_name(workload), batch=data.batches[number])))
 
 
 def inspect_table(
     workload: Workload, data: Dataset, batches: int, process: Process, progress: Progress
 ) -> Inspection:
-    """What the table is after so many batches, which must be what the changes lead to."""
+    """Return the state of the table after this number of batches; raise `Different` if its rows are wrong."""
     progress.step(f"{process.name}: check and scan {workload.title}")
     inspection = process.inspect(Inspect(table=table_name(workload)))
     require_equal(f"{process.name}, {workload.title}", inspection.fingerprint, data.expected[batches])
     return inspection
 
 
-def require_equal(what: str, found: Fingerprint, expected: Fingerprint) -> None:
-    """Raises `Different` where a table holds other rows than it must."""
+def require_equal(subject: str, found: Fingerprint, expected: Fingerprint) -> None:
+    """Raise `Different` if a table does not have the expected rows."""
     if found != expected:
         raise Different(
-            f"{what}: the rows are not those that the changes lead to; {found}, expected {expected}"
+            f"{subject}: the rows are not those that the changes lead to; {found}, expected {expected}"
         )
 
 
 def table_name(workload: Workload) -> str:
-    """The workload's table."""
+    """Return the name of the workload's table."""
     return workload.name.replace("-", "_")

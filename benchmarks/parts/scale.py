@@ -1,4 +1,4 @@
-"""How large everything is: as published, or so small that only the scripts are tested."""
+"""The sizes of tables and batches: as published, or tiny, to test the scripts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Scale:
     tables: tuple[int, int, int] = (1_000_000, 10_000_000, 50_000_000)
     small_events: int = 2_000
     small_rounds: int = 8
-    peer_rounds: int = 4  # of a system that takes its time
+    peer_rounds: int = 4  # of a slow system
     large_events: int = 1_000_000
     large_rounds: int = 4
     wide_rows: int = 1_000_000
@@ -33,14 +33,14 @@ class Scale:
     latency_commits: int = 50
     fleet_tables: int = 100
     fleet_rows: int = 1_000  # of a quiet table
-    fleet_busy_rows: int = 30_000  # so many that its initial copy needs Spark
+    fleet_busy_rows: int = 30_000  # enough that its initial copy runs on Spark
     fleet_events: int = 100
     fleet_seconds: float = 360.0
     fleet_busy_every_seconds: float = 1.0
     fleet_quiet_every_seconds: float = 300.0
     fleet_linger_seconds: float = 10.0
-    look_seconds: float = 2.0  # at what others do on the machine, before each part
-    free_bytes: int = 20 << 30  # that must be free on the disk
+    sample_seconds: float = 2.0  # of the machine's load, before each part
+    free_bytes: int = 20 << 30  # required free disk space
 
 
 FULL = Scale()
@@ -75,6 +75,6 @@ TOY = Scale(
     fleet_busy_every_seconds=0.5,
     fleet_quiet_every_seconds=4.0,
     fleet_linger_seconds=5.0,
-    look_seconds=0.1,
+    sample_seconds=0.1,
     free_bytes=1 << 30,
 )

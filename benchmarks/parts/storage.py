@@ -12,18 +12,18 @@ from benchmarks.workloads.narrow_rows import NARROW, NARROW_STREAMED, UUID
 from benchmarks.workloads.padded_rows import ROW_BYTES, integer_shape, text_shape
 from benchmarks.workloads.random_updates import RandomUpdates
 
-_UPDATED = 100  # one row in so many
+_ROWS_PER_UPDATE = 100  # one of this many rows is updated
 
 
 def measure_storage(scale: Scale, bench: Bench) -> Storages:
-    """Each table after the initial copy, and after one batch of updates of 1 % of its rows."""
+    """Measure each table after the initial copy, and after one batch of updates of 1 % of its rows."""
     shapes = [(shape, scale.index_rows) for shape in (NARROW, NARROW_STREAMED, UUID)]
     for row_bytes in ROW_BYTES:
         shapes += [(make(row_bytes), scale.storage_rows) for make in (integer_shape, text_shape)]
     tables: list[Storage] = []
     with bench.open(OURS) as process:
         for shape, rows in shapes:
-            workload = RandomUpdates(f"storage-{shape.name}", shape, rows, (rows // _UPDATED,))
+            workload = RandomUpdates(f"storage-{shape.name}", shape, rows, (rows // _ROWS_PER_UPDATE,))
             bench.progress.step(f"data: {workload.title}")
             data = make_dataset(workload)
             load_table(workload, data, process, bench.progress)

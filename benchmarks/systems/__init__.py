@@ -1,1 +1,1 @@
-"""What is measured: one file for each system, all behind one protocol."""
+"""The measured systems: one file per system, all with the same protocol."""

@@ -1,4 +1,4 @@
-"""The systems that can be measured. A further one is a file with its class, and an entry here."""
+"""The measured systems. To add one, write a file with its class and add an entry to `SYSTEMS`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.messages import Start
-from tests import maven, pyspark35
+from tests.provision import maven, python_packages
+from tests.provision.cache import Unavailable
 
 if TYPE_CHECKING:
     from benchmarks.systems.system import System
@@ -19,12 +20,8 @@ HUDI = "org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0"
 PAIMON = "org.apache.paimon:paimon-spark-3.5:0.9.0"
 
 
-class Unavailable(Exception):
-    """A requirement of the system is unavailable here."""
-
-
 @dataclass(frozen=True)
-class Entry:
+class SystemEntry:
     """A system: its display name, its requirements, and how it is opened (in a separate process).
 
     `old_spark`: its jar is built for Spark 3.5, and it runs on PySpark 3.5 instead of the environment's.
@@ -36,17 +33,17 @@ class Entry:
     old_spark: bool = False
 
     def prepare(self) -> None:
-        """Fetches what the system needs, before anything is timed."""
+        """Download the system's requirements, before anything is timed."""
         try:
             for coordinates in self.jars:
                 maven.jar(coordinates)
             self.python_path()
-        except (maven.Unavailable, pyspark35.Unavailable) as error:
+        except Unavailable as error:
             raise Unavailable(f"{self.title}: {error}") from error
 
     def python_path(self) -> Path | None:
-        """The folder of another PySpark, where the system needs one."""
-        return pyspark35.pyspark35_path() if self.old_spark else None
+        """Return the folder of another PySpark, if the system needs one."""
+        return python_packages.pyspark35() if self.old_spark else None
 
 
 def _icemirror(start: Start) -> System:
@@ -88,10 +85,10 @@ def _paimon(start: Start) -> System:
 OURS = "icemirror"
 PEER = "iceberg-merge"
 SYSTEMS = {
-    OURS: Entry("icemirror", _icemirror),
-    PEER: Entry("Iceberg MERGE, merge-on-read v3", _merge_on_read, (ICEBERG_RUNTIME,)),
-    "iceberg-cow": Entry("Iceberg MERGE, copy-on-write", _copy_on_write, (ICEBERG_RUNTIME,)),
-    "delta": Entry("Delta MERGE", _delta, DELTA),
-    "hudi": Entry("Hudi, record index", _hudi, (HUDI,), old_spark=True),
-    "paimon": Entry("Paimon, blind upsert", _paimon, (PAIMON,), old_spark=True),
+    OURS: SystemEntry("icemirror", _icemirror),
+    PEER: SystemEntry("Iceberg MERGE, merge-on-read v3", _merge_on_read, (ICEBERG_RUNTIME,)),
+    "iceberg-cow": SystemEntry("Iceberg MERGE, copy-on-write", _copy_on_write, (ICEBERG_RUNTIME,)),
+    "delta": SystemEntry("Delta MERGE", _delta, DELTA),
+    "hudi": SystemEntry("Hudi, record index", _hudi, (HUDI,), old_spark=True),
+    "paimon": SystemEntry("Paimon, blind upsert", _paimon, (PAIMON,), old_spark=True),
 }

@@ -1,6 +1,6 @@
-"""The source's side of the benchmark: a changelog table as Supabase ETL writes it, untimed.
+"""The changelog of the benchmark, as Supabase ETL writes it; its writes are not timed.
 
-The files exist already, with field ids; the table only adds their paths.
+The files already exist, with field ids; the table only adds their paths.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Identifier = tuple[str, str]
 
 
 def copy_base(catalog: Catalog, identifier: Identifier, files: Iterable[Path]) -> None:
-    """The initial copy: every row an INSERT, in one snapshot."""
+    """Commit the initial copy: every row is an INSERT, in one snapshot."""
     files = list(files)
     table = catalog.create_table(identifier, pq.read_schema(files[0]))
     with table.update_schema() as update:
@@ -26,7 +26,7 @@ def copy_base(catalog: Catalog, identifier: Identifier, files: Iterable[Path]) -
 
 
 def append_flushes(catalog: Catalog, identifier: Identifier, batch: Path) -> None:
-    """A batch of changes: a snapshot for each file, all of them visible at once."""
+    """Commit a batch of changes: one snapshot per file, all visible at once."""
     table = catalog.load_table(identifier)
     with table.transaction() as transaction:
         for file in sorted(batch.glob("*.parquet")):

@@ -1,4 +1,4 @@
-"""Delta's `MERGE INTO` with deletion vectors: the latest event of each key by a window, then one statement."""
+"""Delta's `MERGE INTO` with deletion vectors: one statement, with the latest event of each key from a window."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from benchmarks.systems.peer_spark import (
 
 
 class DeltaMerge:
-    """Tables by their path on the local disk."""
+    """Addresses tables by their path on the local disk."""
 
     def __init__(self, start: Start, jars: Sequence[str]) -> None:
         self._jars = jars
@@ -41,14 +41,14 @@ class DeltaMerge:
 
     @property
     def versions(self) -> dict[str, str]:
-        """Delta, and the Spark under it."""
+        """Return the versions of Delta and Spark."""
         return {
             "Delta": f"{self._jars[0].rpartition(':')[2]} (deletion vectors)",
             "Spark": self._spark.version,
         }
 
     def load(self, request: Load) -> Timed:
-        """Timed is the write of the base table."""
+        """Load the base table; its write is timed."""
         self._columns[request.table] = row_columns(pq.read_schema(request.files[0]))
         self._partitions[request.table] = request.partition
         writer = read_rows(self._spark, request.files).write.format("delta")
@@ -60,12 +60,12 @@ class DeltaMerge:
         return Timed(seconds=time.perf_counter() - began)
 
     def apply(self, table: str, batch: Path) -> Timed:
-        """Timed is the statement, from the changes in Parquet to the commit."""
+        """Apply a batch; the statement is timed, from the changes in Parquet to the commit."""
         name, names = f"delta.`{self._folder / table}`", self._columns[table].names
         return Timed(seconds=merge_latest(self._spark, name, names, batch, self._partitions[table]))
 
     def inspect(self, table: str) -> Inspection:
-        """Rows and scans through Spark."""
+        """Inspect a table; Spark reads and scans the rows."""
         folder, columns = self._folder / table, self._columns[table]
         rows = self._spark.read.format("delta").load(str(folder))
         _, scans = time_spark_scans(lambda: self._spark.read.format("delta").load(str(folder)), columns.names)
@@ -81,5 +81,5 @@ class DeltaMerge:
         )
 
     def close(self) -> None:
-        """Stops Spark."""
+        """Stop Spark."""
         self._spark.stop()

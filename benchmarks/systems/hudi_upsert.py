@@ -1,4 +1,4 @@
-"""Hudi's upsert: merge-on-read with the record-level index, its answer to `where is the row of this key`."""
+"""Hudi's upsert: merge-on-read with the record-level index, which maps a key to its row."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DELETED = "_hoodie_is_deleted"
 
 
 class HudiUpsert:
-    """Tables by their path on the local disk. Compaction is left to another process, as Hudi advises."""
+    """Addresses tables by their path on the local disk. It does not compact: Hudi recommends a separate process."""
 
     def __init__(self, start: Start, jar: str) -> None:
         self._jar = jar
@@ -42,14 +42,14 @@ class HudiUpsert:
 
     @property
     def versions(self) -> dict[str, str]:
-        """Hudi, and the Spark under it."""
+        """Return the versions of Hudi and Spark."""
         return {
             "Hudi": f"{self._jar.rpartition(':')[2]} (merge-on-read, record index)",
             "Spark": self._spark.version,
         }
 
     def load(self, request: Load) -> Timed:
-        """Timed is the bulk insert."""
+        """Load the base table; the bulk insert is timed."""
         self._columns[request.table] = row_columns(pq.read_schema(request.files[0]))
         self._partitions[request.table] = request.partition
         began = time.perf_counter()
@@ -57,14 +57,14 @@ class HudiUpsert:
         return Timed(seconds=time.perf_counter() - began)
 
     def apply(self, table: str, batch: Path) -> Timed:
-        """Timed is the upsert; Hudi itself takes the event with the greatest sequence."""
+        """Apply a batch; the upsert is timed. Hudi itself selects the event with the highest sequence."""
         began = time.perf_counter()
         events = self._spark.read.parquet(str(batch))
         self._write(table, events, f"{OPERATION} = 'DELETE'", "upsert")
         return Timed(seconds=time.perf_counter() - began)
 
     def inspect(self, table: str) -> Inspection:
-        """Rows and scans through Spark."""
+        """Inspect a table; Spark reads and scans the rows."""
         folder, columns = self._folder / table, self._columns[table]
         rows, scans = time_spark_scans(lambda: self._read(table), columns.names)
         del rows
@@ -83,7 +83,7 @@ class HudiUpsert:
         )
 
     def close(self) -> None:
-        """Stops Spark."""
+        """Stop Spark."""
         self._spark.stop()
 
     def _read(self, table: str) -> DataFrame:

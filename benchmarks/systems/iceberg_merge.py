@@ -1,4 +1,4 @@
-"""Iceberg's own `MERGE INTO` on Spark: the latest event of each key by a window, then one statement."""
+"""Iceberg's `MERGE INTO` on Spark: selects the latest event of each key by a window, then runs one statement."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from benchmarks.systems.peer_spark import (
 
 @dataclass(frozen=True)
 class Mode:
-    """How Iceberg's MERGE writes."""
+    """The write mode and format version of Iceberg's MERGE."""
 
     write: str
     format_version: int
@@ -36,7 +36,7 @@ COPY_ON_WRITE = Mode("copy-on-write", 2)
 
 
 class IcebergMerge:
-    """A Hadoop catalog on the local disk."""
+    """Uses a Hadoop catalog on the local disk."""
 
     def __init__(self, start: Start, mode: Mode, runtime: str) -> None:
         self._mode = mode
@@ -57,12 +57,15 @@ class IcebergMerge:
 
     @property
     def versions(self) -> dict[str, str]:
-        """Iceberg Java, and the format that it writes."""
-        shown = f"{self._mode.write}, format v{self._mode.format_version}"
-        return {"Iceberg Java": f"{self._runtime.rpartition(':')[2]} ({shown})", "Spark": self._spark.version}
+        """Return the versions of Iceberg Java and Spark, with the format that it writes."""
+        described = f"{self._mode.write}, format v{self._mode.format_version}"
+        return {
+            "Iceberg Java": f"{self._runtime.rpartition(':')[2]} ({described})",
+            "Spark": self._spark.version,
+        }
 
     def load(self, request: Load) -> Timed:
-        """Timed is the append of the base table."""
+        """Load the base table; the append is timed."""
         table, partition = request.table, request.partition
         self._columns[table] = row_columns(pq.read_schema(request.files[0]))
         self._partitions[table] = partition
@@ -71,23 +74,23 @@ class IcebergMerge:
             "format-version": str(self._mode.format_version),
             **{f"write.{action}.mode": self._mode.write for action in ("merge", "update", "delete")},
         }
-        shown = ", ".join(f"'{name}'='{value}'" for name, value in properties.items())
+        described = ", ".join(f"'{name}'='{value}'" for name, value in properties.items())
         partitioned = f"PARTITIONED BY ({partition})" if partition else ""
         self._spark.sql(
             f"CREATE TABLE {_name(table)} ({describe_columns(rows)}) USING iceberg {partitioned} "
-            f"TBLPROPERTIES ({shown})"
+            f"TBLPROPERTIES ({described})"
         )
         began = time.perf_counter()
         rows.writeTo(_name(table)).append()
         return Timed(seconds=time.perf_counter() - began)
 
     def apply(self, table: str, batch: Path) -> Timed:
-        """Timed is the statement, from the changes in Parquet to the commit."""
+        """Apply a batch; the statement is timed, from the changes in Parquet to the commit."""
         names, partition = self._columns[table].names, self._partitions[table]
         return Timed(seconds=merge_latest(self._spark, _name(table), names, batch, partition))
 
     def inspect(self, table: str) -> Inspection:
-        """Rows through Spark, scans through DuckDB as for every Iceberg table."""
+        """Inspect a table; Spark reads the rows, DuckDB scans them, as for every Iceberg table."""
         folder = self._warehouse / "db" / table
         newest = max(
             (folder / "metadata").glob("v*.metadata.json"), key=lambda path: int(path.name[1:].split(".")[0])
@@ -105,7 +108,7 @@ class IcebergMerge:
         )
 
     def scan(self, metadata: str) -> Scanned:
-        """Spark SQL over the table that a metadata file describes."""
+        """Scan the table of a metadata file with Spark SQL."""
 
         table = self._spark.read.format("iceberg").load(metadata)
         rows, seconds = time_spark_scans(
@@ -114,7 +117,7 @@ class IcebergMerge:
         return Scanned(rows=rows, seconds=seconds)
 
     def close(self) -> None:
-        """Stops Spark."""
+        """Stop Spark."""
         self._spark.stop()
 
     def _file_bytes(self, table: str, kind: str) -> int:

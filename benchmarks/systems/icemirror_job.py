@@ -1,4 +1,4 @@
-"""icemirror: the job's own pipeline, from a changelog in a SQL catalog to its mirror."""
+"""icemirror: the job's pipeline, from a changelog in a SQL catalog to its mirror."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from benchmarks.messages import Inspection, Load, Start, Timed
 from benchmarks.systems.changelog import append_flushes, copy_base
 from benchmarks.systems.iceberg_scan import read_batches, time_scans
 from icemirror.config_file.load import load_settings
-from icemirror.result import Merged, SliceResult
+from icemirror.result import SliceResult
 from icemirror.settings import Settings
 from icemirror.settings.tables import TableSettings
+from icemirror.step_results import Merged
 from spark_job.worker.wiring import build_pipeline
 
 _CONFIG = """
@@ -29,36 +30,36 @@ tables:
 
 
 class IcemirrorJob:
-    """The pipeline that a worker would run, and a configuration for each table."""
+    """Runs the pipeline of a worker, with a configuration per table."""
 
     def __init__(self, start: Start) -> None:
         self._start = start
         (start.workspace / "warehouse").mkdir()
         self._tables: dict[str, TableSettings] = {}
-        nothing = Load(table="none", files=())
-        self._pipeline = build_pipeline(self._configure(nothing), run_id="benchmark")
+        no_table = Load(table="none", files=())
+        self._pipeline = build_pipeline(self._configure(no_table), run_id="benchmark")
         self._catalog = self._pipeline.catalogs.get(None)
         self._catalog.create_namespace("bench")
 
     @property
     def versions(self) -> dict[str, str]:
-        """icemirror writes what its settings say by default."""
+        """Return the default format version of mirrors."""
         return {"mirror format": f"v{self._pipeline.settings.tables[0].format_version}"}
 
     def load(self, request: Load) -> Timed:
-        """The initial copy is in the changelog; timed is the mirror's way to its head."""
+        """Commit the initial copy, then merge up to the head; only the merge is timed."""
         table = request.table
         self._tables[table] = self._configure(request).tables[0]
         copy_base(self._catalog, ("bench", f"{table}_changelog"), request.files)
-        return self._catch_up(table)
+        return self._merge_to_head(table)
 
     def apply(self, table: str, batch: Path) -> Timed:
-        """The batch is in the changelog; timed is the mirror's way to its head."""
+        """Commit the batch, then merge up to the head; only the merge is timed."""
         append_flushes(self._catalog, ("bench", f"{table}_changelog"), batch)
-        return self._catch_up(table)
+        return self._merge_to_head(table)
 
     def inspect(self, table: str) -> Inspection:
-        """Rows and scans through DuckDB; the changelog's bytes are the source's, not ours."""
+        """Inspect a table; DuckDB reads and scans the rows. The bytes of the changelog do not count."""
         settings = self._tables[table]
         mirror = self._catalog.load_table(settings.mirror_id.parts)
         location = mirror.metadata_location
@@ -81,7 +82,7 @@ class IcemirrorJob:
         )
 
     def close(self) -> None:
-        """Stops Spark."""
+        """Stop Spark."""
         from pyspark import SparkContext
 
         if SparkContext._active_spark_context is not None:
@@ -102,23 +103,25 @@ class IcemirrorJob:
         )
         return load_settings(config, os.environ)
 
-    def _catch_up(self, table: str) -> Timed:
-        """Merge slice by slice up to the last commit; the empty plan comes after it."""
-        settings, clock = self._tables[table], self._pipeline.timer
+    def _merge_to_head(self, table: str) -> Timed:
+        """Merge slice by slice up to the head; the empty plan is timed separately."""
+        settings, clock = self._tables[table], self._pipeline.clock_seconds
         began = ended = clock()
         slices: list[SliceResult] = []
         while isinstance(step := self._pipeline.advance(settings), Merged):
             ended = clock()
             slices.append(step.slice)
-        looked = clock() - ended
-        return Timed(seconds=ended - began, steps={**_steps(slices, ended - began), "empty plan": looked})
+        empty_plan_seconds = clock() - ended
+        return Timed(
+            seconds=ended - began, steps={**_steps(slices, ended - began), "empty plan": empty_plan_seconds}
+        )
 
 
 def _steps(slices: Sequence[SliceResult], seconds: float) -> dict[str, float]:
-    """Seconds by step over all slices; what no step claims is Spark's own, and the way there and back."""
+    """Return the seconds by step over all slices; time outside of the steps is `spark`: scheduling and transfer."""
     steps: dict[str, float] = {"slices": float(len(slices))}
-    for part in slices:
-        for step, spent in part.seconds_by_step.items():
+    for slice_result in slices:
+        for step, spent in slice_result.seconds_by_step.items():
             steps[step] = steps.get(step, 0.0) + spent
-    claimed = sum(spent for part in slices for spent in part.seconds_by_step.values())
-    return {**steps, "spark": seconds - claimed}
+    in_steps = sum(spent for slice_result in slices for spent in slice_result.seconds_by_step.values())
+    return {**steps, "spark": seconds - in_steps}

@@ -1,4 +1,4 @@
-"""Paimon's fastest way: blind writes into a log-structured table, the row kind in a column, merged when read."""
+"""Paimon's fastest mode: blind writes to a log-structured table, with the row kind in a column, merged by readers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _BUCKETS = 4
 
 
 class PaimonUpsert:
-    """A file-system catalog on the local disk; four buckets, compaction whenever Paimon sees fit."""
+    """Uses a file-system catalog on the local disk, with four buckets and Paimon's automatic compaction."""
 
     def __init__(self, start: Start, jar: str) -> None:
         self._jar = jar
@@ -48,14 +48,14 @@ class PaimonUpsert:
 
     @property
     def versions(self) -> dict[str, str]:
-        """Paimon, and the Spark under it."""
+        """Return the versions of Paimon and Spark."""
         return {
             "Paimon": f"{self._jar.rpartition(':')[2]} (row-kind upsert, {_BUCKETS} buckets)",
             "Spark": self._spark.version,
         }
 
     def load(self, request: Load) -> Timed:
-        """Timed is the first write, of all rows."""
+        """Load the base table; the first write, of all rows, is timed."""
         from pyspark.sql import functions as sql
 
         table, partition = request.table, request.partition
@@ -67,17 +67,17 @@ class PaimonUpsert:
             "rowkind.field": _KIND,
             "sequence.field": SEQUENCE,
         }
-        shown = ", ".join(f"'{name}'='{value}'" for name, value in properties.items())
+        described = ", ".join(f"'{name}'='{value}'" for name, value in properties.items())
         partitioned = f"PARTITIONED BY ({partition})" if partition else ""
         self._spark.sql(
-            f"CREATE TABLE {_name(table)} ({describe_columns(rows)}) {partitioned} TBLPROPERTIES ({shown})"
+            f"CREATE TABLE {_name(table)} ({describe_columns(rows)}) {partitioned} TBLPROPERTIES ({described})"
         )
         began = time.perf_counter()
         self._insert(table, rows)
         return Timed(seconds=time.perf_counter() - began)
 
     def apply(self, table: str, batch: Path) -> Timed:
-        """Timed is the write of the events as they come."""
+        """Apply a batch; the write of the unchanged events is timed."""
         from pyspark.sql import functions as sql
 
         began = time.perf_counter()
@@ -87,7 +87,7 @@ class PaimonUpsert:
         return Timed(seconds=time.perf_counter() - began)
 
     def inspect(self, table: str) -> Inspection:
-        """Rows and scans through Spark, which merges as it reads."""
+        """Inspect a table; Spark reads and scans the rows, and merges them while reading."""
         folder, columns = self._warehouse / "db.db" / table, self._columns[table]
         _, scans = time_spark_scans(lambda: self._spark.table(_name(table)), columns.names)
         files = self._spark.sql(f"SELECT file_size_in_bytes FROM {_name(f'`{table}$files`')}").collect()
@@ -102,7 +102,7 @@ class PaimonUpsert:
         )
 
     def close(self) -> None:
-        """Stops Spark."""
+        """Stop Spark."""
         self._spark.stop()
 
     def _insert(self, table: str, rows: DataFrame) -> None:

@@ -1,4 +1,4 @@
-"""What all peers on Spark share: a session tuned for so few cores, the latest event of each key, and reading back."""
+"""Shared code of all peers on Spark: a session tuned for few cores, the latest event of each key, and reading."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from benchmarks.columns import KEY, OPERATION, SEQUENCE
 from benchmarks.fingerprint import Fingerprint, fingerprint
 from benchmarks.messages import Start
 from spark_job.engine.session import open_spark
-from tests import maven
+from tests.provision import maven
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _SCANS = 3
-# icemirror starts Java without its best compiler, which it has no use for; peers do their work in Java.
-_OWN_JAVA = "-XX:TieredStopAtLevel=4"
+# icemirror disables Java's optimizing compiler, which it does not need; peers do their work in Java.
+_JAVA_OPTIONS = "-XX:TieredStopAtLevel=4"
 _MERGE = """
 MERGE INTO {table} t USING changes s ON t.{key} = s.{key}{same_partition}
 WHEN MATCHED AND s.{operation} = 'DELETE' THEN DELETE
@@ -31,8 +31,8 @@ WHEN NOT MATCHED AND s.{operation} <> 'DELETE' THEN INSERT ({columns}) VALUES ({
 """
 
 
-def open_session(start: Start, jars: Sequence[str], configured: Mapping[str, str]) -> SparkSession:
-    """A session with the peer's jars: Kryo, and twice as many shuffle partitions as cores instead of two hundred."""
+def open_session(start: Start, jars: Sequence[str], options: Mapping[str, str]) -> SparkSession:
+    """Open a session with the peer's jars, Kryo, and twice as many shuffle partitions as cores instead of 200."""
     from pyspark.sql import SparkSession
 
     partitions = str(2 * start.cores)
@@ -40,7 +40,7 @@ def open_session(start: Start, jars: Sequence[str], configured: Mapping[str, str
         {
             "spark.master": f"local[{start.cores}]",
             "spark.driver.memory": start.driver_memory,
-            "spark.driver.extraJavaOptions": _OWN_JAVA,
+            "spark.driver.extraJavaOptions": _JAVA_OPTIONS,
             "spark.local.dir": str(start.workspace / "spark"),
             "spark.sql.warehouse.dir": str(start.workspace / "hive"),
             "spark.jars": ",".join(str(maven.jar(coordinates)) for coordinates in jars),
@@ -48,28 +48,28 @@ def open_session(start: Start, jars: Sequence[str], configured: Mapping[str, str
             "spark.sql.session.timeZone": "UTC",
             "spark.sql.shuffle.partitions": partitions,
             "spark.default.parallelism": partitions,
-            **configured,
+            **options,
         }
     )
     return SparkSession(context)
 
 
-def read_rows(spark: SparkSession, files: Sequence[Path], *more: str) -> DataFrame:
-    """The rows in some files, without what the changelog adds except for the columns that are named."""
+def read_rows(spark: SparkSession, files: Sequence[Path], *kept: str) -> DataFrame:
+    """Return the rows of files, without the changelog's metadata columns except for those in `kept`."""
     events = spark.read.parquet(*map(str, files))
-    added = {OPERATION, SEQUENCE} - set(more)
-    return events.drop(*added)
+    dropped = {OPERATION, SEQUENCE} - set(kept)
+    return events.drop(*dropped)
 
 
 def describe_columns(rows: DataFrame) -> str:
-    """The columns as CREATE TABLE wants them."""
+    """Return the columns in the syntax of CREATE TABLE."""
     return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in rows.schema)
 
 
 def merge_latest(
     spark: SparkSession, table: str, columns: Sequence[str], batch: Path, partition: str | None
 ) -> float:
-    """`MERGE INTO` with the last event of each key, by a window; the seconds that it took."""
+    """Run `MERGE INTO` with the latest event of each key, selected by a window; return the seconds."""
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
 
@@ -91,7 +91,7 @@ def merge_latest(
 
 
 def time_spark_scans(read: Callable[[], DataFrame], columns: Sequence[str]) -> tuple[int, tuple[float, ...]]:
-    """The rows, and seconds of full scans over all columns, after one that warms up."""
+    """Return the number of rows, and the seconds of full scans over all columns after a warm-up."""
     from pyspark.sql import functions as sql
 
     seconds: list[float] = []
@@ -105,7 +105,7 @@ def time_spark_scans(read: Callable[[], DataFrame], columns: Sequence[str]) -> t
 
 
 def fingerprint_rows(rows: DataFrame, columns: pa.Schema, scratch: Path) -> Fingerprint:
-    """Spark reads the table and writes its rows as plain Parquet, which needs no reader of the format."""
+    """Return the fingerprint of the rows. Spark writes them as plain Parquet, which needs no reader of the format."""
     with tempfile.TemporaryDirectory(dir=scratch) as folder:
         rows.select(*columns.names).write.parquet(f"{folder}/rows")
         return fingerprint(dataset(f"{folder}/rows").to_batches(), columns)

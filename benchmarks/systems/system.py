@@ -1,4 +1,4 @@
-"""What every measured system can do."""
+"""The protocol of every measured system."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from benchmarks.messages import Inspection, Load, Scanned, Timed
 
 
 class System(Protocol):
-    """A way of keeping tables current, in a separate process with a separate workspace."""
+    """A system that keeps tables current, in a separate process with a separate workspace."""
 
     @property
     def versions(self) -> dict[str, str]:
-        """Return the names and versions of what it runs."""
+        """Return the names and versions of its components."""
 
     def load(self, request: Load) -> Timed:
-        """Load a base table; only what a user would wait for is timed."""
+        """Load a base table; only the time that a user waits is measured."""
 
     def apply(self, table: str, batch: Path) -> Timed:
-        """Apply one batch of changes; only what a user would wait for is timed."""
+        """Apply one batch of changes; only the time that a user waits is measured."""
 
     def inspect(self, table: str) -> Inspection:
         """Return the state of the table."""
@@ -33,4 +33,4 @@ class TableReader(Protocol):
     """A system that can also read Iceberg tables of other systems."""
 
     def scan(self, metadata: str) -> Scanned:
-        """Full scans of the table that a metadata file describes."""
+        """Scan the table of a metadata file."""

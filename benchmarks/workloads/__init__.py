@@ -1,1 +1,1 @@
-"""What the systems are given to do: one file for each kind of workload."""
+"""The workloads of the systems: one file per kind."""

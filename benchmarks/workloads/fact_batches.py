@@ -1,4 +1,4 @@
-"""A table of facts: three quarters of a batch are new rows, the rest updates of the youngest days (lake-loader)."""
+"""A fact table: three quarters of a batch are new rows, the rest updates of the latest days (as in lake-loader)."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class FactBatches:
 
     @property
     def title(self) -> str:
-        """The description for readers."""
+        """Return the description for readers."""
         return f"{self.events[0]:,} events, 40 columns, {DAYS} partitions, into {self.rows:,} rows"
 
     def change(self, number: int, rng: np.random.Generator) -> KeyChanges:
-        """The day of a row is its id modulo the number of days: an update never moves a row."""
+        """Return the changes of a batch. The day of a row is its id modulo the number of days, so updates keep it."""
         updates = self.events[number] // 4
         inserts = self.events[number] - updates
         first = self.rows + sum(size - size // 4 for size in self.events[:number])

@@ -13,12 +13,12 @@ _STATES = pa.array([str(state) for state in range(5)])
 
 
 def make_narrow_rows(ids: Ids, rng: np.random.Generator) -> pa.Table:
-    """Rows with these ids and random values."""
+    """Return rows with these ids and random values."""
     return pa.table([pa.array(ids), *_values(ids, rng)], schema=_schema(pa.int64()))
 
 
 def make_uuid_rows(ids: Ids, rng: np.random.Generator) -> pa.Table:
-    """The same with a uuid in its text form as the key."""
+    """Return such rows with a uuid in text form as the key."""
     return pa.table([uuid_texts(ids), *_values(ids, rng)], schema=_schema(pa.string()))
 
 

@@ -1,4 +1,4 @@
-"""Rows of a given size that do not compress: a key and random bytes, for figures of storage."""
+"""Rows of a given size that do not compress: a key and random bytes, to measure storage."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _INTEGER_BYTES, _UUID_BYTES = 8, 36
 
 
 def integer_shape(row_bytes: int) -> Shape:
-    """Rows of so many bytes, with an integer as the key."""
+    """Return rows of a given size, with an integer as the key."""
     return Shape(f"integer-{row_bytes}", partial(_make_rows, row_bytes, text_keys=False))
 
 
 def text_shape(row_bytes: int) -> Shape:
-    """Rows of so many bytes, with a uuid in its text form as the key."""
+    """Return rows of a given size, with a uuid in text form as the key."""
     return Shape(f"text-{row_bytes}", partial(_make_rows, row_bytes, text_keys=True))
 
 

@@ -1,4 +1,4 @@
-"""Updates of rows here and there, nothing else: what they do to the index and to the storage."""
+"""Updates of random rows only, to measure their effect on index and storage."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.workloads.workload import KeyChanges, Shape
 
 @dataclass(frozen=True)
 class RandomUpdates:
-    """Every batch updates so many different rows of the base."""
+    """Every batch updates distinct rows of the base."""
 
     name: str
     shape: Shape
@@ -20,10 +20,10 @@ class RandomUpdates:
 
     @property
     def title(self) -> str:
-        """The description for readers."""
+        """Return the description for readers."""
         return f"{self.events[0]:,} updates of {self.rows:,} rows ({self.shape.name})"
 
     def change(self, number: int, rng: np.random.Generator) -> KeyChanges:
-        """Different rows, uniform over the base."""
+        """Return updates of distinct rows, uniform over the base."""
         events = self.events[number]
         return KeyChanges(rng.choice(self.rows, events, replace=False), np.repeat(["UPDATE"], [events]))

@@ -20,14 +20,14 @@ class SmallBatches:
 
     @property
     def title(self) -> str:
-        """The description for readers."""
+        """Return the description for readers."""
         sizes = sorted(set(self.events))
-        shown = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
+        size_text = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
         keys = ", text keys" if self.shape.name == "uuid" else ""
-        return f"{shown} events into {self.rows:,} rows{keys}"
+        return f"{size_text} events into {self.rows:,} rows{keys}"
 
     def change(self, number: int, rng: np.random.Generator) -> KeyChanges:
-        """New rows above all ids so far, changes below the first id that was not in the base."""
+        """Return the changes of a batch: new rows above all existing ids, updates and deletes of rows of the base."""
         events = self.events[number]
         inserts, updates = events // 2, events // 4
         deletes = events - inserts - updates

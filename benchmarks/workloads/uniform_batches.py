@@ -23,11 +23,11 @@ class UniformBatches:
 
     @property
     def title(self) -> str:
-        """The description for readers."""
+        """Return the description for readers."""
         return f"{self.events[0]:,} events into {self.rows:,} rows"
 
     def change(self, number: int, rng: np.random.Generator) -> KeyChanges:
-        """Ids up to 2 % beyond the base, so that some are new."""
+        """Return the changes of a batch, with ids up to 2 % beyond the base, so that some rows are new."""
         events = self.events[number]
         return KeyChanges(
             rng.integers(0, self.rows + self.rows // 50, events), rng.choice(_OPERATIONS, events, p=_SHARES)

@@ -10,22 +10,22 @@ NO_KERBEROS = (
     "the trigger does not support Kerberos (hive.kerberos-authentication); "
     "run `icemirror merge` on a schedule instead"
 )
-_ON = ("y", "yes", "t", "true", "on", "1")  # as PyIceberg reads them
+_TRUE_VALUES = ("y", "yes", "t", "true", "on", "1")  # as PyIceberg reads them
 
 
-def metastores(uri: str) -> list[tuple[str, int]] | None:
+def parse_metastores(uri: str) -> list[tuple[str, int]] | None:
     """Return host and port of each metastore; None if the uri is invalid."""
-    found: list[tuple[str, int]] = []
+    addresses: list[tuple[str, int]] = []
     for address in uri.split(","):
         try:
-            parts = urlsplit(address.strip())
-            host, port = parts.hostname, parts.port
+            url = urlsplit(address.strip())
+            host, port = url.hostname, url.port
         except ValueError:
             return None
-        if parts.scheme != "thrift" or not host or not port or parts.path not in ("", "/"):
+        if url.scheme != "thrift" or not host or not port or url.path not in ("", "/"):
             return None
-        found.append((host, port))
-    return found
+        addresses.append((host, port))
+    return addresses
 
 
 def user_and_group(ugi: str) -> tuple[str, str] | None:
@@ -36,4 +36,4 @@ def user_and_group(ugi: str) -> tuple[str, str] | None:
 
 def requires_kerberos(properties: Mapping[str, str]) -> bool:
     """Return whether the metastore requires Kerberos."""
-    return properties.get("hive.kerberos-authentication", "false").lower() in _ON
+    return properties.get("hive.kerberos-authentication", "false").lower() in _TRUE_VALUES

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import NoReturn
 
-from icemirror.cli.terminal.interrupts import command_interrupted, remember_interrupts
+from icemirror.cli.terminal.interrupts import command_interrupted, record_interrupts
 
 _INTERRUPTED = 130  # Exit.INTERRUPTED, not imported yet
 
@@ -14,7 +14,7 @@ _INTERRUPTED = 130  # Exit.INTERRUPTED, not imported yet
 def main() -> NoReturn:
     """Run the command line."""
     try:
-        remember_interrupts()
+        record_interrupts()
         from icemirror.cli.main import main as run_command
 
         run_command()

@@ -20,19 +20,22 @@ tables:
   - namespace: shop
     changelog_table: orders_changelog
     mirror_table: orders
-    primary_keys: [id]
+    primary_keys: [id]  # default: the changelog's identifier fields
 """
 
 
-def find_config(explicit: str | None, environ: Mapping[str, str]) -> Path:
-    """Return the given file, else the one in the environment, else `./icemirror.yaml`."""
-    if explicit is not None and not explicit.strip():
+def find_config(option: str | None, environ: Mapping[str, str]) -> Path:
+    """Return the file of `--config`, else the one in the environment, else `./icemirror.yaml`."""
+    if option is not None and not option.strip():
         raise BadConfig("--config is empty: give a file name, or check the variable it comes from")
-    for text, origin in [(explicit, "--config"), *((environ.get(name), f"${name}") for name in _VARIABLES)]:
-        if text:
-            path = Path(text)
+    for file_name, origin in [
+        (option, "--config"),
+        *((environ.get(name), f"${name}") for name in _VARIABLES),
+    ]:
+        if file_name:
+            path = Path(file_name)
             if not _exists(path):
-                raise BadConfig(f"the configuration file of {origin} does not exist: {text}")
+                raise BadConfig(f"configuration file not found (from {origin}): {file_name}")
             return path
     path = Path(DEFAULT_NAME)
     if not _exists(path):

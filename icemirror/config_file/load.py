@@ -9,10 +9,10 @@ from pydantic import ValidationError
 
 from icemirror.config_file.document import Document, read_document
 from icemirror.config_file.environment import interpolate
-from icemirror.config_file.problems import Problem, show_problems
-from icemirror.config_file.validation_errors import correct_unknown_keys, explain
+from icemirror.config_file.problems import Problem, format_problems
+from icemirror.config_file.validation_errors import correct_unknown_keys, to_problems
 from icemirror.errors import BadConfig
-from icemirror.settings.model import SWITCHABLE_SECTIONS, Settings
+from icemirror.settings.model import OPTIONAL_SECTIONS, Settings
 from icemirror.settings.trigger import SqliteState
 
 
@@ -27,15 +27,17 @@ def parse_settings(text: str, path: Path, environ: Mapping[str, str]) -> Setting
     if document.value is None and not document.problems:
         raise BadConfig(f"the configuration file is empty: {path}")
     if not isinstance(document.value, dict):
-        document.problem((), "expected keys and values at the top level, such as `iceberg:` and `tables:`")
-        raise BadConfig(show_problems(str(path), document.problems[:1]))
-    interpolate(document, environ, SWITCHABLE_SECTIONS)
+        document.add_problem(
+            (), "expected keys and values at the top level, such as `iceberg:` and `tables:`"
+        )
+        raise BadConfig(format_problems(str(path), document.problems[:1]))
+    interpolate(document, environ, OPTIONAL_SECTIONS)
     if "sentry" not in document.value and (dsn := environ.get("SENTRY_DSN", "").strip()):
         document.value["sentry"] = {"dsn": dsn}
     settings, problems = _validate(document)
     if settings is None or problems:
-        raise BadConfig(show_problems(str(path), problems))
-    return _anchor(settings, path.absolute())
+        raise BadConfig(format_problems(str(path), problems))
+    return _with_absolute_paths(settings, path.absolute())
 
 
 def read_text(path: Path) -> str:
@@ -64,7 +66,7 @@ def _validate(document: Document) -> tuple[Settings | None, list[Problem]]:
         return Settings.model_validate(document.value), problems
     except ValidationError as error:
         problems += [
-            problem for problem in explain(error, document) if not _is_consequence(problem, reported)
+            problem for problem in to_problems(error, document) if not _is_consequence(problem, reported)
         ]
     return None, problems
 
@@ -74,8 +76,8 @@ def _is_consequence(problem: Problem, reported: set[tuple[str | int, ...]]) -> b
     return any(problem.path[: len(path)] == path for path in reported)
 
 
-def _anchor(settings: Settings, path: Path) -> Settings:
-    """Make paths absolute that are relative to the configuration file."""
+def _with_absolute_paths(settings: Settings, path: Path) -> Settings:
+    """Return the settings with paths that are relative to the configuration file made absolute."""
     state = settings.trigger.state
     if isinstance(state, SqliteState):
         state = state.model_copy(update={"path": path.parent / state.path})

@@ -25,11 +25,11 @@ def unpack_config(environ: Mapping[str, str], folder: Path) -> Path | None:
     if not packed:
         return None
     path = folder / DEFAULT_NAME
-    path.write_text(_text(packed), encoding="utf-8")
+    path.write_text(_unpack(packed), encoding="utf-8")
     return path
 
 
-def _text(packed: str) -> str:
+def _unpack(packed: str) -> str:
     try:
         reader = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
         text = reader.decompress(base64.b64decode(packed, validate=True), _MAX_BYTES)

@@ -17,27 +17,29 @@ class Problem(NamedTuple):
     message: str
 
 
-def show_path(path: tuple[str | int, ...]) -> str:
+def format_path(path: tuple[str | int, ...]) -> str:
     """Return a path as text, such as `tables[0].primary_keys`."""
-    shown = ""
+    text = ""
     for step in path:
         if isinstance(step, int):
-            shown += f"[{step}]"
+            text += f"[{step}]"
         elif _PLAIN_KEY.fullmatch(step):
-            shown += f".{step}" if shown else step
+            text += f".{step}" if text else step
         else:
-            shown += f'["{step}"]'
-    return shown
+            text += f'["{step}"]'
+    return text
 
 
-def show_problems(file: str, problems: Iterable[Problem]) -> str:
+def format_problems(file: str, problems: Iterable[Problem]) -> str:
     """Return all problems of a file, one per line, in file order."""
     lines = list(
-        dict.fromkeys(_show(file, problem) for problem in sorted(problems, key=lambda problem: problem.line))
+        dict.fromkeys(
+            _format_problem(file, problem) for problem in sorted(problems, key=lambda problem: problem.line)
+        )
     )
     return lines[0] if len(lines) == 1 else "\n".join((f"{len(lines)} problems in {file}", *lines))
 
 
-def _show(file: str, problem: Problem) -> str:
-    where = f"{show_path(problem.path)}: " if problem.path else ""
-    return f"{file}:{problem.line}: {where}{problem.message}"
+def _format_problem(file: str, problem: Problem) -> str:
+    location = f"{format_path(problem.path)}: " if problem.path else ""
+    return f"{file}:{problem.line}: {location}{problem.message}"

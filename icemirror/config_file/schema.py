@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
+from icemirror.config_file.document import KeyPath
 from icemirror.settings.model import Settings
 
 # Any: a JSON schema is a recursive mapping without a fixed structure.
 Node = Mapping[str, Any]
-Path = tuple[str | int, ...]
 
 
 class SettingEntry(NamedTuple):
@@ -31,7 +31,7 @@ def json_schema() -> dict[str, Any]:
     }
 
 
-class SchemaWalk:
+class SchemaReader:
     """Finds the schema of the value at a path."""
 
     def __init__(self, schema: Node) -> None:
@@ -44,8 +44,8 @@ class SchemaWalk:
             return self.resolve({**target, **{key: value for key, value in node.items() if key != "$ref"}})
         options = [option for option in node.get("anyOf", ()) if option.get("type") != "null"]
         if "anyOf" in node and len(options) == 1:
-            rest = {key: value for key, value in node.items() if key != "anyOf"}
-            return self.resolve({**options[0], **rest})
+            other_keys = {key: value for key, value in node.items() if key != "anyOf"}
+            return self.resolve({**options[0], **other_keys})
         return node
 
     def variants(self, node: Node) -> dict[str, Node]:
@@ -53,7 +53,7 @@ class SchemaWalk:
         mapping = node.get("discriminator", {}).get("mapping", {})
         return {tag: self.resolve({"$ref": reference}) for tag, reference in mapping.items()}
 
-    def follow(self, location: tuple[str | int, ...]) -> tuple[Path, Node]:
+    def follow(self, location: KeyPath) -> tuple[KeyPath, Node]:
         """Return the document's path and schema for a location of pydantic, which includes variant names."""
         path: list[str | int] = []
         node = self.resolve(self._root)
@@ -77,11 +77,11 @@ class SchemaWalk:
     def _entries(self, node: Node, path: tuple[str, ...]) -> Iterator[SettingEntry]:
         for name, raw in node.get("properties", {}).items():
             inner = self.resolve(raw)
-            here = (*path, name)
-            yield SettingEntry(here, inner, name in node.get("required", ()))
+            entry_path = (*path, name)
+            yield SettingEntry(entry_path, inner, name in node.get("required", ()))
             if inner.get("type") == "array":
                 yield from self._entries(self.resolve(inner.get("items", {})), (*path, f"{name}[]"))
             else:
-                yield from self._entries(inner, here)
+                yield from self._entries(inner, entry_path)
             for tag, variant in self.variants(inner).items():
                 yield from self._entries(variant, (*path, f"{name}({tag})"))

@@ -41,6 +41,6 @@ def render_page(*, project_ref: str, environment: str) -> Page:
 
 
 def _hashes(text: str, element: str) -> str:
-    parts = re.findall(rf"<{element}>(.*?)</{element}>", text, re.DOTALL)
-    digests = (base64.b64encode(hashlib.sha256(part.encode()).digest()).decode() for part in parts)
+    contents = re.findall(rf"<{element}>(.*?)</{element}>", text, re.DOTALL)
+    digests = (base64.b64encode(hashlib.sha256(content.encode()).digest()).decode() for content in contents)
     return " ".join(f"'sha256-{digest}'" for digest in digests)

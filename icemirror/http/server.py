@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import errno
-import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
 from icemirror.errors import Invalid
-from icemirror.http.page import Page, render_page
+from icemirror.http.page import render_page
+from icemirror.http.routes import Endpoints, HttpPost, HttpResponse, respond
 from icemirror.settings.address import Address
 from icemirror.telemetry.logs import get_log
-from icemirror.telemetry.redaction import redact, redact_tree
 
 log = get_log(__name__)
-
-Status = Sequence[Mapping[str, object]]
 
 REQUEST_TIMEOUT_SECONDS = 15
 _FREE_THREAD_SECONDS = 1.0
@@ -30,77 +25,6 @@ MAX_CONNECTIONS = 64
 _MAX_DISCARDED_BYTES = 16 * 1024 * 1024
 _DISCARD_SECONDS = 5.0
 _CHUNK_BYTES = 65_536
-PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
-TEXT = "text/plain; charset=utf-8"
-
-
-def _always_healthy() -> bool:
-    return True
-
-
-def _no_problem() -> str:
-    return ""
-
-
-@dataclass(frozen=True, slots=True)
-class HttpPost:
-    """A POST request. Its body is read only if the handler calls `read`."""
-
-    authorization: str
-    length: int | None
-    read: Callable[[], bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoints:
-    """The functions behind the endpoints. `unready`: why the service is not ready; empty if it is."""
-
-    status: Callable[[], Status]
-    metrics: Callable[[], bytes | None]
-    unready: Callable[[], str] = _no_problem
-    healthy: Callable[[], bool] = _always_healthy
-    notify: Callable[[HttpPost], HttpResponse] | None = None
-    project_ref: str = "icemirror"
-    environment: str = "dev"
-
-
-@dataclass(frozen=True, slots=True)
-class HttpResponse:
-    """The response to a request."""
-
-    status: HTTPStatus
-    body: bytes
-    content_type: str = TEXT
-    content_security_policy: str = "default-src 'none'; frame-ancestors 'none'"
-
-
-def respond(path: str, endpoints: Endpoints, page: Page) -> HttpResponse:
-    """Return the response to `GET path`."""
-    match urlsplit(path).path:
-        case "/":
-            return HttpResponse(
-                HTTPStatus.OK, page.body, "text/html; charset=utf-8", page.content_security_policy
-            )
-        case "/api/status":
-            tables = [redact_tree(table) for table in endpoints.status()]
-            return HttpResponse(HTTPStatus.OK, json.dumps(tables).encode(), "application/json")
-        case "/metrics":
-            text = endpoints.metrics()
-            if text is None:
-                return HttpResponse(
-                    HTTPStatus.SERVICE_UNAVAILABLE, b"no metrics: install icemirror[telemetry]\n"
-                )
-            return HttpResponse(HTTPStatus.OK, text, PROMETHEUS_TEXT)
-        case "/healthz":
-            if endpoints.healthy():
-                return HttpResponse(HTTPStatus.OK, b"ok\n")
-            return HttpResponse(HTTPStatus.SERVICE_UNAVAILABLE, b"a component hangs; see the log\n")
-        case "/readyz":
-            if why := endpoints.unready():
-                return HttpResponse(HTTPStatus.SERVICE_UNAVAILABLE, f"not ready: {redact(why)}\n".encode())
-            return HttpResponse(HTTPStatus.OK, b"ready\n")
-        case _:
-            return HttpResponse(HTTPStatus.NOT_FOUND, b"not found\n")
 
 
 class StatusServer:
@@ -129,7 +53,7 @@ def start_server(address: Address, endpoints: Endpoints) -> StatusServer:
     try:
         server = _Server(address, endpoints)
     except OSError as error:
-        raise Invalid(f"cannot listen on {address}: {_reason(error, address)}") from error
+        raise Invalid(f"cannot listen on {address}: {_describe_bind_error(error, address)}") from error
     return StatusServer(server, Address(address.host, server.server_address[1]))
 
 
@@ -142,7 +66,7 @@ def start_optional_server(address: Address, endpoints: Endpoints) -> StatusServe
         return None
 
 
-def _reason(error: OSError, address: Address) -> str:
+def _describe_bind_error(error: OSError, address: Address) -> str:
     match error:
         case socket.gaierror():
             return f"unknown host {address.host!r}; use 127.0.0.1 for this machine or 0.0.0.0 for every interface"
@@ -167,18 +91,18 @@ class _Server(ThreadingHTTPServer):
         self.page = render_page(project_ref=endpoints.project_ref, environment=endpoints.environment)
         self.only_local_names = address.is_loopback
         self.address_family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-        self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
-        self._open: dict[socket.socket, None] = {}  # oldest first
+        self._free_threads = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        self._open_connections: dict[socket.socket, None] = {}  # oldest first
         super().__init__((address.host, address.port), _Handler)
 
     def process_request(self, request: socket.socket, client_address: object) -> None:  # type: ignore[override]
         """Use one thread per connection; at the limit, close the oldest connection."""
-        if not self._free.acquire(blocking=False):
+        if not self._free_threads.acquire(blocking=False):
             self._close_oldest()
-            if not self._free.acquire(timeout=_FREE_THREAD_SECONDS):
+            if not self._free_threads.acquire(timeout=_FREE_THREAD_SECONDS):
                 self.shutdown_request(request)
                 return
-        self._open[request] = None
+        self._open_connections[request] = None
         try:
             super().process_request(request, client_address)
         except BaseException:
@@ -193,13 +117,13 @@ class _Server(ThreadingHTTPServer):
             self._remove_connection(request)
 
     def _remove_connection(self, request: socket.socket) -> None:
-        self._open.pop(request, None)
-        self._free.release()
+        self._open_connections.pop(request, None)
+        self._free_threads.release()
 
     def _close_oldest(self) -> None:
         """Close the oldest connection, so that slow clients cannot block others."""
         with suppress(OSError, StopIteration, RuntimeError):
-            next(iter(self._open)).shutdown(socket.SHUT_RDWR)
+            next(iter(self._open_connections)).shutdown(socket.SHUT_RDWR)
 
     def server_bind(self) -> None:
         """Bind without resolving the host's full name, which can take seconds and is needed only for CGI."""
@@ -228,11 +152,11 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(HttpResponse(HTTPStatus.FORBIDDEN, b"use the address that the server listens on\n"))
             return
         try:
-            reply = respond(self.path, self.server.endpoints, self.server.page)
+            response = respond(self.path, self.server.endpoints, self.server.page)
         except Exception as error:
             log.failure("request failed", error, path=path)
-            reply = HttpResponse(HTTPStatus.INTERNAL_SERVER_ERROR, b"failed; see the log\n")
-        self._send(reply)
+            response = HttpResponse(HTTPStatus.INTERNAL_SERVER_ERROR, b"failed; see the log\n")
+        self._send(response)
 
     def do_POST(self) -> None:
         """Serve `/notify` if it is enabled; everything else is read-only."""
@@ -260,29 +184,29 @@ class _Handler(BaseHTTPRequestHandler):
 
         post = HttpPost(self.headers.get("Authorization", ""), length, read)
         try:
-            reply = notify(post)
+            response = notify(post)
         except Exception as error:
             log.failure("request failed", error, path="/notify")
-            reply = HttpResponse(HTTPStatus.INTERNAL_SERVER_ERROR, b"failed; see the log\n")
-        if reply.status >= HTTPStatus.BAD_REQUEST:
+            response = HttpResponse(HTTPStatus.INTERNAL_SERVER_ERROR, b"failed; see the log\n")
+        if response.status >= HTTPStatus.BAD_REQUEST:
             self.close_connection = True  # the body may be unread
             self._discard(unread)
-        self._send(reply)
+        self._send(response)
 
     def _discard(self, size: int) -> None:
         """Read and drop the rest of the body, within limits: a client that is still sending would miss the response."""
-        until = time.monotonic() + _DISCARD_SECONDS
-        while 0 < size <= _MAX_DISCARDED_BYTES and time.monotonic() < until:
-            read = len(self.rfile.read1(min(size, _CHUNK_BYTES)))
-            size = size - read if read else 0
+        deadline = time.monotonic() + _DISCARD_SECONDS
+        while 0 < size <= _MAX_DISCARDED_BYTES and time.monotonic() < deadline:
+            read_bytes = len(self.rfile.read1(min(size, _CHUNK_BYTES)))
+            size = size - read_bytes if read_bytes else 0
 
     def _length(self) -> int | None:
-        """Return the length of the body; None if it is missing or not plain."""
+        """Return the length of the body; None if it is missing or not a plain number."""
         text = self.headers.get("Content-Length", "")
-        plain = (
+        is_plain_number = (
             "Transfer-Encoding" not in self.headers and text.isascii() and text.isdecimal() and len(text) < 10
         )
-        return int(text) if plain else None
+        return int(text) if is_plain_number else None
 
     def _refuse(self) -> None:
         self.close_connection = True  # a body is not read
@@ -291,18 +215,18 @@ class _Handler(BaseHTTPRequestHandler):
     do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_HEAD = do_TRACE = do_CONNECT = _refuse  # noqa: N815
 
     def _has_local_host(self) -> bool:
-        """On loopback accept only local host names: a page may resolve its own name to 127.0.0.1 (DNS rebinding)."""
-        if not self.server.only_local_names:
+        """Return whether the Host header is local; on other addresses than loopback every host is allowed."""
+        if not self.server.only_local_names:  # (a page may resolve its name to 127.0.0.1: DNS rebinding)
             return True
         host = urlsplit(f"//{self.headers.get('Host', '')}").hostname
         return host is not None and Address(host, 0).is_loopback
 
-    def _send(self, reply: HttpResponse, allow: str | None = None) -> None:
-        self.send_response(reply.status)
-        self.send_header("Content-Type", reply.content_type)
-        self.send_header("Content-Length", str(len(reply.body)))
+    def _send(self, response: HttpResponse, allow: str | None = None) -> None:
+        self.send_response(response.status)
+        self.send_header("Content-Type", response.content_type)
+        self.send_header("Content-Length", str(len(response.body)))
         self.send_header("Cache-Control", "no-store")
-        self.send_header("Content-Security-Policy", reply.content_security_policy)
+        self.send_header("Content-Security-Policy", response.content_security_policy)
         self.send_header("X-Content-Type-Options", "nosniff")
         self.send_header("Referrer-Policy", "no-referrer")
         if allow:
@@ -311,7 +235,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Connection", "close")
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(reply.body)
+            self.wfile.write(response.body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the name is the base class's)
         """Log nothing per request."""

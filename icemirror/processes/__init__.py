@@ -1,1 +1,1 @@
-"""Processes: identity, import path, run request, crash points for tests."""
+"""Operating-system processes: identity, import path, crash points for tests."""

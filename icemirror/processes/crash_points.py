@@ -1,7 +1,7 @@
 """Named crash points: a test can have a process kill itself at one, to show that a rerun recovers.
 
 `ICEMIRROR_CRASH_AT=name` kills the process (SIGKILL: no handler, no clean-up) when it reaches that point, and
-`ICEMIRROR_CRASH_AT=name:3` when it reaches it the third time. Without the variable `reach` does nothing.
+`ICEMIRROR_CRASH_AT=name:3` when it reaches it the third time. Without the variable `crash_point` does nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _name, _, _count = os.environ.get(CRASH_VARIABLE, "").partition(":")
 _remaining = int(_count or "1")
 
 
-def reach(point: str) -> None:
+def crash_point(point: str) -> None:
     """Mark a point, before or after an effect, where a test can kill the process."""
     if _name and point == _name:
         _count_down()

@@ -12,10 +12,10 @@ _DEAD = ("Z", "X")
 
 def identify(pid: int) -> str | None:
     """Return `pid@start time`, constant while the process lives; None if it does not exist or is a zombie."""
-    found = _read_proc(pid) if (_PROC / "self" / "stat").exists() else _run_ps(pid)
-    if found is None or found[0].startswith(_DEAD):
+    state_and_start = _read_proc(pid) if (_PROC / "self" / "stat").exists() else _run_ps(pid)
+    if state_and_start is None or state_and_start[0].startswith(_DEAD):
         return None
-    return f"{pid}@{found[1]}"
+    return f"{pid}@{state_and_start[1]}"
 
 
 def is_alive(identity: str) -> bool:

@@ -6,7 +6,7 @@ import os
 from collections.abc import MutableMapping
 from pathlib import Path
 
-_HOME = Path(__file__).resolve().parent.parent
+_HOME = Path(__file__).resolve().parents[2]
 
 
 def exclude_working_directory(environ: MutableMapping[str, str], home: Path = _HOME) -> None:

@@ -21,29 +21,29 @@ def is_blocked(row: TableRow) -> bool:
 
 def due_at(row: TableRow, now: float, policy: Policy) -> float:
     """Return when a waiting table may be taken. A time too far ahead comes from a wrong clock and counts as now."""
-    longest = policy.probation_seconds if row.quarantined else policy.max_backoff_seconds
-    retry_at = trusted_deadline(row.not_before, now, longest)
+    max_seconds = policy.probation_seconds if row.quarantined else policy.max_backoff_seconds
+    retry_at = trusted_deadline(row.not_before, now, max_seconds)
     if row.quarantined:
         return retry_at
     if row.yielded_at is not None:  # a backlog waits neither for more commits nor for `min_interval`
         return max(retry_at, trusted_deadline(row.yielded_at, now, 0.0))
     if row.replay is not None:  # nor does a replay
         return max(retry_at, trusted_deadline(row.replay.requested_at, now, 0.0))
-    settled = min(row.last_dirty_at + policy.quiet_seconds, row.first_dirty_at + policy.max_wait_seconds)
-    due = max(retry_at, trusted_deadline(settled, now, policy.max_wait_seconds))
+    quiet_at = min(row.last_dirty_at + policy.quiet_seconds, row.first_dirty_at + policy.max_wait_seconds)
+    earliest = max(retry_at, trusted_deadline(quiet_at, now, policy.max_wait_seconds))
     if row.completed_at is None:
-        return due
+        return earliest
     interval = row.min_interval_seconds
-    return max(due, trusted_deadline(row.completed_at + interval, now, interval))
+    return max(earliest, trusted_deadline(row.completed_at + interval, now, interval))
 
 
 def waiting_tables(
     tables: Iterable[TableRow], now: float, group: str, names: frozenset[str] | None, policy: Policy
 ) -> list[tuple[float, TableRow]]:
     """Return the group's waiting tables with their due times, in the order in which workers take them."""
-    found = [
+    waiting = [
         (due_at(row, now, policy), row)
         for row in tables
         if row.group == group and is_waiting(row) and (names is None or row.name in names)
     ]
-    return sorted(found, key=lambda item: (item[0], item[1].yielded_at is not None, item[1].name))
+    return sorted(waiting, key=lambda item: (item[0], item[1].yielded_at is not None, item[1].name))

@@ -1,6 +1,6 @@
 """Events of the protocol. Each reads some rows and changes at most one; `now` is the sender's time.
 
-docs/explanation/trigger.md explains the numbered rules.
+docs/development/change-the-trigger.md lists the numbered rules.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from typing import Protocol
 
 from icemirror.protocol.replay import Replay, ReplayProgress
 from icemirror.protocol.rows import Owner, PlannedBacklog, RunSummary, SlotId
-from icemirror.result import ErrorResult, Position
+from icemirror.result import ErrorResult
+from icemirror.step_results import MirrorPosition
 
-KnownTables = frozenset[str]
-"""Tables in the sender's configuration; other rows are skipped. None: all tables of the group."""
+ConfiguredTables = frozenset[str]
+"""Names of the tables in the sender's configuration; other rows are skipped. None: all tables of the group."""
 
 
 class RunState(StrEnum):
@@ -56,7 +57,7 @@ def scheduling_options(table: ScheduledTable) -> SchedulingOptions:
 
 @dataclass(frozen=True, slots=True)
 class Noticed:
-    """Rule 1: A hint arrived: the changelog may have a new head."""
+    """A hint arrived: the changelog may have a new head (rule 1)."""
 
     now: float
     table: str
@@ -66,7 +67,7 @@ class Noticed:
 
 @dataclass(frozen=True, slots=True)
 class HeadRead:
-    """Rule 13: The changelog's head was read. It is a notice if the head is new or the table is due for a recheck."""
+    """The changelog's head was read: a notice if the head is new or the table is due for a recheck (rule 13)."""
 
     now: float
     table: str
@@ -86,25 +87,25 @@ class HeadReadFailed:
 
 @dataclass(frozen=True, slots=True)
 class RecoverTable:
-    """Rule 7: The table's owner may be dead; `log` is the location of its output."""
+    """The table's owner may be dead (rule 7). `log_location`: where its output is."""
 
     now: float
     table: str
     jitter: float
-    log: str = ""
+    log_location: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Paused:
-    """A user paused the table: take no more work for it."""
+class PauseRequested:
+    """A user pauses the table: take no more work for it."""
 
     now: float
     table: str
 
 
 @dataclass(frozen=True, slots=True)
-class Resumed:
-    """A user resumed the table: lift a quarantine, and merge again."""
+class ResumeRequested:
+    """A user resumes the table: lift a quarantine, and merge again (rule 14)."""
 
     now: float
     table: str
@@ -112,7 +113,7 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequested:
-    """Rule 15: A user requested a replay or a rebuild; lifts a quarantine."""
+    """A user requested a replay or a rebuild; lifts a quarantine (rule 15)."""
 
     now: float
     table: str
@@ -122,7 +123,7 @@ class ReplayRequested:
 
 @dataclass(frozen=True, slots=True)
 class ReplayCancelled:
-    """Rule 16: A user cancelled the replay."""
+    """A user cancelled the replay (rule 16)."""
 
     now: float
     table: str
@@ -134,16 +135,16 @@ class ReplayCancelled:
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """Rule 2: Launch a worker if the group needs one."""
+    """The trigger launches a worker if the group needs one (rule 2)."""
 
     now: float
     group: str
-    tables: KnownTables | None = None
+    tables: ConfiguredTables | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecorded:
-    """Rule 3: The launcher returned a run."""
+    """The launcher returned a run (rule 3)."""
 
     now: float
     slot: SlotId
@@ -153,9 +154,9 @@ class RunRecorded:
 
 @dataclass(frozen=True, slots=True)
 class RecoverSlot:
-    """Rules 5, 6: The slot had this `gen` and `run_id`, and `run` is what the launcher reports of that run.
+    """The slot had this `gen` and `run_id`; `run` is what the launcher reports of that run (rules 5, 6).
 
-    `log` is the location of its output or, if there is no run, why the launcher refused the launch.
+    `log_location`: where the run's output is. `launch_error`: why the launcher refused the launch, if there is no run.
     """
 
     now: float
@@ -164,12 +165,13 @@ class RecoverSlot:
     run_id: str | None
     run: RunState
     jitter: float
-    log: str = ""
+    log_location: str = ""
+    launch_error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class SlotResumed:
-    """A user resumed the slot: launch workers in it again."""
+class SlotResumeRequested:
+    """A user resumes the slot: launch workers in it again."""
 
     now: float
     slot: SlotId
@@ -194,38 +196,38 @@ class WorkerId:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """Rule 4: The worker has started."""
+    """The worker has started (rule 4)."""
 
     now: float
-    me: WorkerId
+    worker: WorkerId
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """Rule 8: The worker is alive. `has_had_turn`: it has had a turn, so its launch did not fail."""
+    """The worker is alive (rule 8). `has_had_turn`: it has had a turn, so its launch did not fail."""
 
     now: float
-    me: WorkerId
+    worker: WorkerId
     has_had_turn: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """Rules 8, 11: The worker picks a table, or lingers if none is due."""
+    """The worker picks a table, or lingers if none is due (rules 8, 11)."""
 
     now: float
-    me: WorkerId
-    tables: KnownTables | None = None
+    worker: WorkerId
+    tables: ConfiguredTables | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Progressed:
-    """Rule 9: A slice was committed, or another commit came first. Returns the owner and the current `dirty`."""
+    """A slice was committed, or another commit came first (rule 9). Returns the owner and the current `dirty`."""
 
     now: float
-    me: WorkerId
+    worker: WorkerId
     table: str
-    position: Position | None = None
+    position: MirrorPosition | None = None
     replay_id: str | None = None
     progress: ReplayProgress | None = None
     planned: PlannedBacklog | None = None
@@ -236,11 +238,11 @@ class TurnEnded:
     """Like `Progressed`, but releases the table if other tables wait, or if `releases_table` is set."""
 
     now: float
-    me: WorkerId
+    worker: WorkerId
     table: str
-    position: Position | None = None
+    position: MirrorPosition | None = None
     run: RunSummary | None = None
-    tables: KnownTables | None = None
+    tables: ConfiguredTables | None = None
     releases_table: bool = False
     replay_id: str | None = None
     progress: ReplayProgress | None = None
@@ -249,36 +251,36 @@ class TurnEnded:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """Rule 17: The replay is complete."""
+    """The replay is complete (rule 17)."""
 
     now: float
-    me: WorkerId
+    worker: WorkerId
     table: str
     replay_id: str
     progress: ReplayProgress | None = None
-    position: Position | None = None
+    position: MirrorPosition | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """Rule 9: The plan was empty: the mirror is merged up to `head`, loaded after `dirty` was read at `read_at`."""
+    """The plan was empty: the mirror is merged up to `head`, loaded after `dirty` was read at `read_at` (rule 9)."""
 
     now: float
-    me: WorkerId
+    worker: WorkerId
     table: str
     dirty: int
     read_at: float
     head: str
-    position: Position | None = None
+    position: MirrorPosition | None = None
     run: RunSummary | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Rule 10: Merging the table failed or, with `replay_id`, that replay failed."""
+    """Merging the table failed or, with `replay_id`, that replay failed (rule 10)."""
 
     now: float
-    me: WorkerId
+    worker: WorkerId
     table: str
     error: ErrorResult
     jitter: float
@@ -288,10 +290,10 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Declined:
-    """Rule 18: The worker's configuration lacks a table it was launched for; `error`: why it may be incomplete."""
+    """The worker's configuration lacks a table it was launched for (rule 18). `error`: why it may be incomplete."""
 
     now: float
-    me: WorkerId
+    worker: WorkerId
     table: str
     jitter: float
     error: ErrorResult | None = None
@@ -299,28 +301,28 @@ class Declined:
 
 @dataclass(frozen=True, slots=True)
 class LingerPoll:
-    """Rule 11: A lingering worker polls for work."""
+    """A lingering worker polls for work (rule 11)."""
 
     now: float
-    me: WorkerId
-    tables: KnownTables | None = None
+    worker: WorkerId
+    tables: ConfiguredTables | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Rule 12: A lingering worker releases its slot …"""
+    """A lingering worker releases its slot (rule 12)."""
 
     now: float
-    me: WorkerId
+    worker: WorkerId
 
 
 @dataclass(frozen=True, slots=True)
 class Rescan:
-    """Rule 12: … and checks once more, because a notice in between saw the slot still taken."""
+    """The worker checks once more after `Leave`: a notice in between saw the slot still taken (rule 12)."""
 
     now: float
-    me: WorkerId
-    tables: KnownTables | None = None
+    worker: WorkerId
+    tables: ConfiguredTables | None = None
 
 
 TableEvent = (
@@ -328,8 +330,8 @@ TableEvent = (
     | HeadRead
     | HeadReadFailed
     | RecoverTable
-    | Paused
-    | Resumed
+    | PauseRequested
+    | ResumeRequested
     | ReplayRequested
     | ReplayCancelled
     | Progressed
@@ -343,7 +345,7 @@ SlotEvent = (
     Dispatch
     | RunRecorded
     | RecoverSlot
-    | SlotResumed
+    | SlotResumeRequested
     | Started
     | Heartbeat
     | Pick

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from icemirror.protocol.rows import TableRow
-from icemirror.result import Backlog
+from icemirror.step_results import Backlog
 
 
 class Lag(NamedTuple):
@@ -17,25 +17,29 @@ class Lag(NamedTuple):
     events: int | None = None
 
 
-def no_measurement(row: TableRow) -> Backlog | None:
-    """Measure nothing: use only what workers reported."""
+def measure_nothing(row: TableRow) -> Backlog | None:
+    """Return None: only what workers reported is used."""
     return None
 
 
-def lag_of(row: TableRow, now: float, measure: Callable[[TableRow], Backlog | None] = no_measurement) -> Lag:
+def compute_lag(
+    row: TableRow, now: float, measure: Callable[[TableRow], Backlog | None] = measure_nothing
+) -> Lag:
     """Return the lag: zero if all notices are covered, else the backlog of the last plan.
 
     If a notice arrived after that plan, `measure` provides the backlog instead.
     """
     if row.dirty == row.covered:
         return Lag() if row.dirty == 0 else Lag(0.0, 0, 0)
-    planned, known = row.planned, None
+    planned, current = row.planned, None
     if planned is not None and planned.dirty == row.dirty:
-        known = planned.left
+        current = planned.left
     elif (measured := measure(row)) is not None and measured.snapshots:
-        known = measured
-    oldest = known or (planned.left if planned else None)
+        current = measured
+    backlog = current or (planned.left if planned else None)
     # An empty backlog, or one without a start time, does not show how long the table waits: use the first notice.
-    since = oldest.since if oldest and oldest.snapshots and oldest.since is not None else row.first_dirty_at
+    since = row.first_dirty_at
+    if backlog is not None and backlog.snapshots and backlog.since is not None:
+        since = backlog.since
     seconds = round(max(0.0, now - since), 3)
-    return Lag(seconds, known.snapshots, known.events) if known else Lag(seconds)
+    return Lag(seconds, current.snapshots, current.events) if current else Lag(seconds)

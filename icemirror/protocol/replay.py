@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from icemirror.result import Backlog, ErrorResult, Position, SliceResult
+from icemirror.result import ErrorResult, SliceResult
+from icemirror.step_results import Backlog, MirrorPosition
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayProgress:
-    """Progress of a replay. `mark`: a resume token, opaque to everything but the job."""
+    """Progress of a replay. `mark`: the token with which the job resumes; opaque to everything else."""
 
     events: int = 0
     of_events: int = 0
@@ -50,12 +51,12 @@ class ReplayEnd:
 class ReplayStep:
     """Result of one step of a replay. `slice` and `position` are set if the step committed to the mirror.
 
-    `left`: the backlog of a rebuild.
+    `backlog`: what remains of a rebuild.
     """
 
     progress: ReplayProgress
     done: bool
     slice: SliceResult | None = None
-    position: Position | None = None
+    position: MirrorPosition | None = None
     rebuilt: bool = False
-    left: Backlog | None = None
+    backlog: Backlog | None = None

@@ -11,7 +11,8 @@ from enum import StrEnum
 from typing import Literal
 
 from icemirror.protocol.replay import Replay, ReplayEnd
-from icemirror.result import Backlog, ErrorResult, Position
+from icemirror.result import ErrorResult
+from icemirror.step_results import Backlog, MirrorPosition
 
 
 class SlotState(StrEnum):
@@ -55,7 +56,7 @@ class RunSummary:
 
 @dataclass(frozen=True, slots=True)
 class PlannedBacklog:
-    """`left`: the backlog after a worker's last plan. `dirty`: the number of notices when it was planned."""
+    """The backlog as a worker planned it last. `left`: what it did not merge yet. `dirty`: the notices at that time."""
 
     left: Backlog
     dirty: int
@@ -63,8 +64,11 @@ class PlannedBacklog:
 
 @dataclass(frozen=True, slots=True)
 class SlotRow:
-    """A worker slot. `run_id` is the run that holds it or was launched for it.
+    """A worker slot.
 
+    `gen`: its generation, which fences earlier workers. `run_id`: the run that holds it or was launched for it.
+    `lease_until`: the worker has died if it does not renew the lease before. `not_before`: no launch before this time.
+    `failures`: launches and workers that failed in a row. `error`: the last of these failures.
     `launched_at`: when the worker was launched. `wanted`: the tables that it was launched for, longest wait first.
     """
 
@@ -89,7 +93,11 @@ class TableRow:
     """A table. `dirty`: notices so far. `covered`: notices that a merge has covered.
 
     The table has work while `dirty` > `covered`. A requested replay counts as a notice.
-    `look_error`: why the changelog's head could not be read.
+    `noticed_head`, `merged_head`: the head of the last notice, and the head up to which the last merge went.
+    `first_dirty_at`, `last_dirty_at`: times of the first uncovered notice and of the last notice.
+    `not_before`: no turn before this time. `failures`: turns that failed in a row; `error`: the last failure.
+    `yielded_at`: when a turn ended before its plan was empty. `completed_at`: when a plan was last empty.
+    `look_error`: why the changelog's head could not be read. `planned`: the backlog at the end of the last slice.
     """
 
     name: str
@@ -111,7 +119,7 @@ class TableRow:
     error: ErrorResult | None = None
     look_error: ErrorResult | None = None
     last_run: RunSummary | None = None
-    position: Position | None = None
+    position: MirrorPosition | None = None
     planned: PlannedBacklog | None = None
     replay: Replay | None = None
     last_replay: ReplayEnd | None = None

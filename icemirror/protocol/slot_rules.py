@@ -1,4 +1,4 @@
-"""Changes of one slot row: taking, launching, leases, recovery. Rules: docs/explanation/trigger.md."""
+"""Changes of one slot row: launching, leases, recovery. docs/development/change-the-trigger.md lists the rules."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ NO_RUN = "the launcher did not confirm that the job started"
 MAX_WANTED = 100  # a slot row names at most this many tables, which keeps it small
 
 
-def see_log(log: str) -> str:
+def refer_to_log(log_location: str) -> str:
     """Return the end of an error message: the location of the job's output."""
-    return f"; see {log}" if log else "; see the job's log"
+    return f"; see {log_location}" if log_location else "; see the job's log"
 
 
-def holds_slot(row: SlotRow, me: WorkerId) -> bool:
+def holds_slot(row: SlotRow, worker: WorkerId) -> bool:
     """Return whether this worker holds the slot."""
-    return row.state in ACTIVE and row.gen == me.gen and row.run_id == me.run_id
+    return row.state in ACTIVE and row.gen == worker.gen and row.run_id == worker.run_id
 
 
 def slot_to_launch(
     rows: Rows, event: Dispatch, waited_seconds: list[float], policy: Policy
 ) -> SlotRow | None:
-    """Rule 2: Return the slot for another worker, if one is needed. `waited_seconds`: of due tables, longest first.
+    """Return the slot for another worker, if one is needed (rule 2). `waited_seconds`: of due tables, longest first.
 
     One worker serves a whole group. Another is launched only if a table has waited long and there are more due
     tables than workers about to take one.
@@ -47,12 +47,12 @@ def slot_to_launch(
 
 
 def _is_available(row: SlotRow, now: float, policy: Policy) -> bool:
-    longest = policy.probation_seconds if row.quarantined else policy.max_backoff_seconds
-    return row.state is SlotState.FREE and trusted_deadline(row.not_before, now, longest) <= now
+    max_seconds = policy.probation_seconds if row.quarantined else policy.max_backoff_seconds
+    return row.state is SlotState.FREE and trusted_deadline(row.not_before, now, max_seconds) <= now
 
 
-def take(row: SlotRow, now: float, wanted: Sequence[str], policy: Policy) -> SlotRow:
-    """Rule 2: Start a new generation for these tables.
+def start_generation(row: SlotRow, now: float, tables: Sequence[str], policy: Policy) -> SlotRow:
+    """Return the slot with a new generation, to be launched for these tables (rule 2).
 
     The first generation comes from the clock, so that a token is never reused after the state is lost.
     """
@@ -63,17 +63,17 @@ def take(row: SlotRow, now: float, wanted: Sequence[str], policy: Policy) -> Slo
         run_id=None,
         lease_until=now + policy.launch_lease_seconds,
         launched_at=now,
-        wanted=tuple(wanted[:MAX_WANTED]),
+        wanted=tuple(tables[:MAX_WANTED]),
     )
 
 
-def free(row: SlotRow) -> SlotRow:
-    """Free the slot. Its generation stays and fences the former worker."""
+def free_slot(row: SlotRow) -> SlotRow:
+    """Return the slot without a worker. Its generation stays and fences the former worker."""
     return replace(row, state=SlotState.FREE, run_id=None, lease_until=0.0, wanted=())
 
 
 def count_slot_failure(row: SlotRow, event: RecoverSlot, error: str, policy: Policy) -> SlotRow:
-    """Rules 5, 6: Count a failure and back off; quarantine the slot at `max_failures`."""
+    """Return the slot after one more failure: it backs off, or is quarantined at `max_failures` (rules 5, 6)."""
     failures = row.failures + 1
     quarantined = failures >= policy.max_failures
     wait = policy.probation_seconds if quarantined else policy.backoff(failures, event.jitter)
@@ -81,45 +81,48 @@ def count_slot_failure(row: SlotRow, event: RecoverSlot, error: str, policy: Pol
 
 
 def clear_failures(row: SlotRow) -> SlotRow:
-    """Rule 11: Forget failures: the slot has had a working worker."""
+    """Return the slot without failures: it has had a working worker (rule 11)."""
     return replace(row, failures=0, not_before=0.0, quarantined=False, error=None)
 
 
 def renew_lease(row: SlotRow, now: float, policy: Policy) -> SlotRow:
-    """Rule 8: Renew the lease. The row changes only after an eighth of the lease, to save writes."""
+    """Return the slot with a new lease; unchanged during the first eighth of a lease, to save writes (rule 8)."""
     lease_until = now + policy.lease_seconds
     is_due = lease_until - row.lease_until > policy.lease_seconds / 8
     return replace(row, lease_until=lease_until) if is_due else row
 
 
 def recover_launch(row: SlotRow, event: RecoverSlot, policy: Policy) -> tuple[SlotRow, bool]:
-    """Rule 5: Recover a launch whose worker has not started; also return whether to repeat it with the same token."""
-    longest = policy.launch_lease_seconds if row.run_id is None else policy.lease_seconds
-    expired = event.now >= trusted_deadline(row.lease_until, event.now, longest)
+    """Return the slot of a worker that has not started, and whether to repeat the launch with its token (rule 5)."""
+    max_seconds = policy.launch_lease_seconds if row.run_id is None else policy.lease_seconds
+    expired = event.now >= trusted_deadline(row.lease_until, event.now, max_seconds)
     if row.run_id is None:
         if not expired:
             return row, False
-        failed = count_slot_failure(row, event, NO_RUN + (f": {event.log}" if event.log else ""), policy)
-        if failed.quarantined:  # if that run starts after all, it finds its slot free and exits
-            return free(failed), False
-        return replace(failed, lease_until=event.now + policy.launch_lease_seconds), True
+        error = f"{NO_RUN}: {event.launch_error}" if event.launch_error else NO_RUN
+        updated = count_slot_failure(row, event, error, policy)
+        if updated.quarantined:  # if that run starts after all, it finds its slot free and exits
+            return free_slot(updated), False
+        return replace(updated, lease_until=event.now + policy.launch_lease_seconds), True
     if event.run is RunState.ENDED:
-        error = ENDED_BEFORE_FIRST_TABLE + see_log(event.log)
-        return free(count_slot_failure(row, event, error, policy)), False
+        error = ENDED_BEFORE_FIRST_TABLE + refer_to_log(event.log_location)
+        return free_slot(count_slot_failure(row, event, error, policy)), False
     if expired:  # the run is queued: freeing the slot would admit a second run
         return replace(row, lease_until=event.now + policy.lease_seconds), False
     return row, False
 
 
 def recover_worker(row: SlotRow, event: RecoverSlot, *, owns_table: bool, policy: Policy) -> SlotRow:
-    """Rule 6: Free the slot if its run ended or its lease expired. Count the failure unless a table counts it.
+    """Return the slot, freed if its run ended or its lease expired. A table's owner fails with its table (rule 6).
 
     A lease that ends implausibly late is cut to the longest possible one: its worker is alive with a clock that is
     ahead, and otherwise its death would be detected only then.
     """
     if event.run is not RunState.ENDED and event.now < row.lease_until:
-        cut = is_implausible(row.lease_until, event.now, policy.lease_seconds)
-        return replace(row, lease_until=event.now + policy.lease_seconds + SKEW_SECONDS) if cut else row
+        if not is_implausible(row.lease_until, event.now, policy.lease_seconds):
+            return row
+        return replace(row, lease_until=event.now + policy.lease_seconds + SKEW_SECONDS)
     if owns_table:
-        return free(row)
-    return free(count_slot_failure(row, event, ENDED_BETWEEN_TABLES + see_log(event.log), policy))
+        return free_slot(row)
+    error = ENDED_BETWEEN_TABLES + refer_to_log(event.log_location)
+    return free_slot(count_slot_failure(row, event, error, policy))

@@ -34,7 +34,7 @@ from icemirror.protocol.events import (
     Leave,
     LingerPoll,
     Noticed,
-    Paused,
+    PauseRequested,
     Pick,
     Progressed,
     RecoverSlot,
@@ -43,11 +43,11 @@ from icemirror.protocol.events import (
     Replayed,
     ReplayRequested,
     Rescan,
-    Resumed,
+    ResumeRequested,
     RunRecorded,
     RunState,
     SlotEvent,
-    SlotResumed,
+    SlotResumeRequested,
     Started,
     TableEvent,
     TurnEnded,
@@ -71,14 +71,14 @@ TABLE_LOST = Step(None, (TableLost(),))
 
 
 def step(rows: Rows, event: Event, policy: Policy) -> Step:
-    """Apply one event. An outdated event changes nothing, so late events are safe."""
+    """Return what one event changes. An outdated event changes nothing, so late events are safe."""
     if isinstance(event, TableEvent):
-        return _without_unchanged(rows, _table_step(rows, event, policy))
-    return _without_unchanged(rows, _slot_step(rows, event, policy))
+        return _drop_unchanged_row(rows, _table_step(rows, event, policy))
+    return _drop_unchanged_row(rows, _slot_step(rows, event, policy))
 
 
-def _without_unchanged(rows: Rows, result: Step) -> Step:
-    """Drop a row that did not change."""
+def _drop_unchanged_row(rows: Rows, result: Step) -> Step:
+    """Return the result without a row that equals the stored one."""
     match result.row:
         case None:
             return result
@@ -94,21 +94,23 @@ def _table_step(rows: Rows, event: TableEvent, policy: Policy) -> Step:
         case Noticed():
             return Step(table_rules.add_notice(row, event))
         case HeadRead(now, table, options, head):
-            seen = replace(table_rules.with_options(row, options), look_error=None)
+            updated = replace(table_rules.with_options(row, options), look_error=None)
             if table_rules.is_new_head(row, head) or table_rules.needs_recheck(row, now, policy):
-                seen = table_rules.add_notice(seen, Noticed(now, table, options, head))
-            return Step(seen)
+                updated = table_rules.add_notice(updated, Noticed(now, table, options, head))
+            return Step(updated)
         case HeadReadFailed():
             return Step(table_rules.record_head_error(row, event))
-        case RecoverTable(now, _, jitter, log):
+        case RecoverTable(now, _, jitter, log_location):
             if row.owner is None or not table_rules.owner_is_dead(row.owner, rows.slot(row.owner.slot)):
                 return NO_CHANGE
-            died = table_rules.worker_died(log)
-            return Step(table_rules.count_replay_failure(row, now, jitter, died, policy))
-        case Paused():
+            error = table_rules.worker_died_error(log_location)
+            return Step(table_rules.count_replay_failure(row, now, jitter, error, policy))
+        case PauseRequested():
             return Step(replace(row, paused=True))
-        case Resumed():
-            return Step(table_rules.resume(row, event.now)) if event.table in rows.tables else NO_CHANGE
+        case ResumeRequested():
+            return (
+                Step(table_rules.record_resume(row, event.now)) if event.table in rows.tables else NO_CHANGE
+            )
         case ReplayRequested(replay=replay):
             if row.replay is not None:
                 return Step(None, () if row.replay.id == replay.id else (ReplayRefused(row.replay),))
@@ -116,41 +118,41 @@ def _table_step(rows: Rows, event: TableEvent, policy: Policy) -> Step:
         case ReplayCancelled(now, _, replay_id):
             progress = row.replay.progress if row.replay else None
             return Step(table_rules.end_replay(row, ReplayEnd(replay_id, now, "cancelled", progress)))
-        case Declined(now, me):
-            if not slot_rules.holds_slot(rows.slot(me.slot), me):
+        case Declined(now, worker):
+            if not slot_rules.holds_slot(rows.slot(worker.slot), worker):
                 return STOP_WORKER
             is_due = is_waiting(row) and due_at(row, now, policy) <= now
-            return Step(table_rules.decline(row, event, policy) if is_due else None, (Released(),))
+            return Step(table_rules.record_decline(row, event, policy) if is_due else None, (Released(),))
         case Progressed() | TurnEnded() | Replayed() | Completed() | Failed():
-            return TABLE_LOST if row.owner != event.me.owner else _worker_step(rows, row, event, policy)
+            return TABLE_LOST if row.owner != event.worker.owner else _owner_step(rows, row, event, policy)
     assert_never(event)
 
 
-def _worker_step(
+def _owner_step(
     rows: Rows, row: TableRow, event: Progressed | TurnEnded | Replayed | Completed | Failed, policy: Policy
 ) -> Step:
-    """Apply a report of the table's owner."""
+    """Return what a report of the table's owner changes."""
     match event:
         case Progressed():
             return _continue_turn(table_rules.record_progress(row, event), event.now)
         case Replayed(position=position):
-            new = table_rules.complete_replay(row, event)
-            return _continue_turn(replace(new, position=position or row.position), event.now)
-        case TurnEnded(now, me, run=run, tables=names, releases_table=releases_table):
-            new = replace(table_rules.record_progress(row, event), last_run=run or row.last_run)
-            other_tables_wait = _due_tables(rows, now, me.slot.group, names, policy)
+            updated = table_rules.complete_replay(row, event)
+            return _continue_turn(replace(updated, position=position or row.position), event.now)
+        case TurnEnded(now, worker, run=run, tables=names, releases_table=releases_table):
+            updated = replace(table_rules.record_progress(row, event), last_run=run or row.last_run)
+            other_tables_wait = _due_tables(rows, now, worker.slot.group, names, policy)
             if not releases_table and not other_tables_wait:
-                return _continue_turn(new, now)
-            return Step(replace(new, owner=None, yielded_at=now), (Released(),))
+                return _continue_turn(updated, now)
+            return Step(replace(updated, owner=None, yielded_at=now), (Released(),))
         case Completed():
-            return Step(table_rules.complete(row, event), (Released(),))
+            return Step(table_rules.record_completion(row, event), (Released(),))
         case Failed():
-            return Step(table_rules.fail(row, event, policy), (Released(),))
+            return Step(table_rules.record_failure(row, event, policy), (Released(),))
     assert_never(event)
 
 
 def _continue_turn(row: TableRow, now: float) -> Step:
-    """Rule 9: Let the owner continue with its table and a pending replay, unless the table was paused."""
+    """Let the owner continue with its table and a pending replay, unless the table was paused (rule 9)."""
     if row.paused:
         return Step(replace(row, owner=None, yielded_at=now), (Released(),))
     return Step(row, (MergeTable(row.name, row.dirty, row.replay),))
@@ -163,15 +165,15 @@ def _due_tables(
 
 
 def _idle(rows: Rows, event: Pick | LingerPoll, policy: Policy) -> Idle:
-    """Rules 11, 18: No waiting table is due, or only tables that this worker's configuration lacks.
+    """Return the answer to a worker for which no table is due (rules 11, 18).
 
     The row of a table removed from the configuration may wait forever. So another worker is launched only for tables
     noticed since this worker's launch, or for which it was launched.
     """
-    now, group, names, slot = event.now, event.me.slot.group, event.tables, rows.slot(event.me.slot)
-    next_due_at = next(
-        (at for at, _ in waiting_tables(rows.tables.values(), now, group, names, policy)), None
-    )
+    now, slot_id, names = event.now, event.worker.slot, event.tables
+    slot, group = rows.slot(slot_id), slot_id.group
+    waiting = waiting_tables(rows.tables.values(), now, group, names, policy)
+    next_due_at = waiting[0][0] if waiting else None
     if names is None:
         return Idle(next_due_at)
     other_tables = [row for row in _due_tables(rows, now, group, None, policy) if row.name not in names]
@@ -184,17 +186,17 @@ def _idle(rows: Rows, event: Pick | LingerPoll, policy: Policy) -> Idle:
 
 
 def _must_yield(rows: Rows, event: Pick | LingerPoll | Rescan, due: list[TableRow], policy: Policy) -> bool:
-    """Rule 18: Return whether a table newer than this worker's configuration waits too long, and the longest.
+    """Return whether a table that this worker's configuration lacks has waited longest, and too long (rule 18).
 
     Otherwise a worker that always finds work would never yield to a worker whose configuration has the new table.
     """
-    now, me, slot = event.now, event.me, rows.slot(event.me.slot)
+    now, slot = event.now, rows.slot(event.worker.slot)
     if event.tables is None or not due:
         return False
     longest_wait_seconds = now - due_at(due[0], now, policy)
     return any(
         now - due_at(row, now, policy) > max(longest_wait_seconds, policy.scale_out_seconds)
-        for row in _due_tables(rows, now, me.slot.group, None, policy)
+        for row in _due_tables(rows, now, slot.id.group, None, policy)
         if row.name not in event.tables
         and row.name not in slot.wanted
         and row.last_dirty_at >= slot.launched_at
@@ -204,81 +206,81 @@ def _must_yield(rows: Rows, event: Pick | LingerPoll | Rescan, due: list[TableRo
 def _slot_step(rows: Rows, event: SlotEvent, policy: Policy) -> Step:
     match event:
         case Dispatch(now, group, names):
-            found = waiting_tables(rows.tables.values(), now, group, names, policy)
-            ready = [(now - due, row.name) for due, row in found if due <= now]
-            slot = slot_rules.slot_to_launch(rows, event, [waited for waited, _ in ready], policy)
-            if slot is None:
+            due = _due_tables(rows, now, group, names, policy)
+            waited_seconds = [now - due_at(table, now, policy) for table in due]
+            row_to_launch = slot_rules.slot_to_launch(rows, event, waited_seconds, policy)
+            if row_to_launch is None:
                 return NO_CHANGE
-            taken = slot_rules.take(slot, now, [name for _, name in ready], policy)
-            return Step(taken, (Launch(taken.id, taken.gen),))
+            slot_row = slot_rules.start_generation(row_to_launch, now, [table.name for table in due], policy)
+            return Step(slot_row, (Launch(slot_row.id, slot_row.gen),))
         case RunRecorded(now, slot_id, gen, run_id):
             row = rows.slot(slot_id)
             if row.state is not SlotState.LAUNCHING or row.gen != gen or row.run_id is not None:
                 return NO_CHANGE
             return Step(replace(row, run_id=run_id, lease_until=now + policy.lease_seconds))
         case RecoverSlot():
-            return _recover(rows, event, policy)
-        case SlotResumed(_, slot_id):
+            return _recover_slot(rows, event, policy)
+        case SlotResumeRequested(_, slot_id):
             row = rows.slot(slot_id)
             return Step(slot_rules.clear_failures(row))
-        case Started(now, me):
-            row = rows.slot(me.slot)
-            if row.state is not SlotState.LAUNCHING or row.gen != me.gen:
+        case Started(now, worker):
+            row = rows.slot(worker.slot)
+            if row.state is not SlotState.LAUNCHING or row.gen != worker.gen:
                 return STOP_WORKER
             started_at = max(now, row.launched_at)  # its clock may be behind the trigger's
-            started = replace(
-                row, state=SlotState.RUNNING, run_id=me.run_id, lease_until=started_at + policy.lease_seconds
-            )
-            return Step(started, (SlotHeld(me.gen, row.launched_at),))
-        case Heartbeat(now, me, has_had_turn):
-            row = rows.slot(me.slot)
-            if not slot_rules.holds_slot(row, me):
+            lease_until = started_at + policy.lease_seconds
+            running = replace(row, state=SlotState.RUNNING, run_id=worker.run_id, lease_until=lease_until)
+            return Step(running, (SlotHeld(worker.gen, row.launched_at),))
+        case Heartbeat(now, worker, has_had_turn):
+            row = rows.slot(worker.slot)
+            if not slot_rules.holds_slot(row, worker):
                 return STOP_WORKER
             renewed = slot_rules.renew_lease(row, now, policy)
-            return Step(slot_rules.clear_failures(renewed) if has_had_turn else renewed, (SlotHeld(me.gen),))
+            updated = slot_rules.clear_failures(renewed) if has_had_turn else renewed
+            return Step(updated, (SlotHeld(worker.gen),))
         case Pick() | LingerPoll():
             return _find_work(rows, event, policy)
-        case Leave(_, me):
-            row = rows.slot(me.slot)
-            return (
-                Step(slot_rules.free(row), (Released(),)) if slot_rules.holds_slot(row, me) else STOP_WORKER
-            )
-        case Rescan(now, me, names):
-            row = rows.slot(me.slot)
-            freed_by_me = row.state is SlotState.FREE and row.gen == me.gen
-            due = _due_tables(rows, now, me.slot.group, names, policy)
-            if not freed_by_me or not due or _must_yield(rows, event, due, policy):
+        case Leave(_, worker):
+            row = rows.slot(worker.slot)
+            if not slot_rules.holds_slot(row, worker):
                 return STOP_WORKER
-            taken = replace(
+            return Step(slot_rules.free_slot(row), (Released(),))
+        case Rescan(now, worker, names):
+            row = rows.slot(worker.slot)
+            was_freed_by_worker = row.state is SlotState.FREE and row.gen == worker.gen
+            due = _due_tables(rows, now, worker.slot.group, names, policy)
+            if not was_freed_by_worker or not due or _must_yield(rows, event, due, policy):
+                return STOP_WORKER
+            slot_row = replace(
                 row,
                 state=SlotState.RUNNING,
                 gen=row.gen + 1,
-                run_id=me.run_id,
+                run_id=worker.run_id,
                 lease_until=now + policy.lease_seconds,
             )
-            return Step(taken, (SlotHeld(taken.gen),))
+            return Step(slot_row, (SlotHeld(slot_row.gen),))
     assert_never(event)
 
 
 def _find_work(rows: Rows, event: Pick | LingerPoll, policy: Policy) -> Step:
-    """Rules 8, 11: Take the table with the longest wait, or linger. A lingering worker first becomes RUNNING again."""
-    me, now = event.me, event.now
-    slot, due = rows.slot(me.slot), _due_tables(rows, now, me.slot.group, event.tables, policy)
+    """Take the table with the longest wait, or linger. A lingering worker first becomes RUNNING again (rules 8, 11)."""
+    worker, now = event.worker, event.now
+    slot, due = rows.slot(worker.slot), _due_tables(rows, now, worker.slot.group, event.tables, policy)
     if _must_yield(rows, event, due, policy):
         due = []
     if isinstance(event, Pick) and due:
         table = due[0]
-        return Step(replace(table, owner=me.owner), (MergeTable(table.name, table.dirty, table.replay),))
-    if not slot_rules.holds_slot(slot, me):
+        return Step(replace(table, owner=worker.owner), (MergeTable(table.name, table.dirty, table.replay),))
+    if not slot_rules.holds_slot(slot, worker):
         return STOP_WORKER
     renewed = slot_rules.renew_lease(slot, now, policy)
     if due:
-        return Step(replace(renewed, state=SlotState.RUNNING), (SlotHeld(me.gen),))
+        return Step(replace(renewed, state=SlotState.RUNNING), (SlotHeld(worker.gen),))
     lingering = replace(slot_rules.clear_failures(renewed), state=SlotState.LINGERING)
     return Step(lingering, (_idle(rows, event, policy),))
 
 
-def _recover(rows: Rows, event: RecoverSlot, policy: Policy) -> Step:
+def _recover_slot(rows: Rows, event: RecoverSlot, policy: Policy) -> Step:
     row = rows.slot(event.slot)
     if (row.gen, row.run_id) != (event.gen, event.run_id):  # the slot has changed since it was read
         return NO_CHANGE
@@ -286,12 +288,12 @@ def _recover(rows: Rows, event: RecoverSlot, policy: Policy) -> Step:
         case SlotState.FREE:
             return NO_CHANGE
         case SlotState.LAUNCHING:
-            new, again = slot_rules.recover_launch(row, event, policy)
-            return Step(new, (Launch(row.id, row.gen),) if again else ())
+            recovered, must_relaunch = slot_rules.recover_launch(row, event, policy)
+            return Step(recovered, (Launch(row.id, row.gen),) if must_relaunch else ())
         case SlotState.RUNNING | SlotState.LINGERING:
-            me = Owner(row.id, row.gen)
-            owns = any(table.owner == me for table in rows.tables.values())
-            new = slot_rules.recover_worker(row, event, owns_table=owns, policy=policy)
-            may_live = new.state is SlotState.FREE and event.run is not RunState.ENDED
-            return Step(new, (Cancel(row.run_id),) if may_live and row.run_id else ())
+            owner = Owner(row.id, row.gen)
+            owns_table = any(table.owner == owner for table in rows.tables.values())
+            recovered = slot_rules.recover_worker(row, event, owns_table=owns_table, policy=policy)
+            may_still_run = recovered.state is SlotState.FREE and event.run is not RunState.ENDED
+            return Step(recovered, (Cancel(row.run_id),) if may_still_run and row.run_id else ())
     assert_never(row.state)

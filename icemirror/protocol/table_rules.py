@@ -1,4 +1,4 @@
-"""Changes of one table row: notices, ownership, failures. Rules: docs/explanation/trigger.md."""
+"""Changes of one table row: notices, ownership, failures. docs/development/change-the-trigger.md lists the rules."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from icemirror.protocol.events import (
 from icemirror.protocol.policy import Policy
 from icemirror.protocol.replay import ReplayEnd, ReplayProgress
 from icemirror.protocol.rows import Owner, SlotRow, SlotState, TableRow
-from icemirror.protocol.slot_rules import see_log
+from icemirror.protocol.slot_rules import refer_to_log
 from icemirror.result import ErrorResult
 
 UNKNOWN_TO_JOBS = (
@@ -30,7 +30,7 @@ UNKNOWN_TO_JOBS = (
 
 
 def add_notice(row: TableRow, event: Noticed) -> TableRow:
-    """Rule 1: Add a notice. It is a counter, not a flag: a merge covers only the notices that it has seen."""
+    """Return the row with one more notice. It is a counter: a merge covers only notices that it has read (rule 1)."""
     is_first = row.dirty == row.covered
     return replace(
         with_options(row, event.options),
@@ -42,7 +42,7 @@ def add_notice(row: TableRow, event: Noticed) -> TableRow:
 
 
 def is_new_head(row: TableRow, head: str) -> bool:
-    """Rule 13: Return whether this head was neither noticed nor merged.
+    """Return whether this head was neither noticed nor merged (rule 13).
 
     A noticed and covered head counts as merged even if the worker recorded another location: some catalogs give the
     trigger and the job different locations for one head.
@@ -51,13 +51,14 @@ def is_new_head(row: TableRow, head: str) -> bool:
 
 
 def needs_recheck(row: TableRow, now: float, policy: Policy) -> bool:
-    """Rule 13: Return whether the last merge is so old that the mirror may have been dropped or rolled back since.
+    """Return whether the last merge is so old that the mirror may have been dropped or rolled back since (rule 13).
 
     The last notice must be as old: if the jobs' clock is ahead, the time of the merge alone means nothing.
     """
     if row.dirty > row.covered or row.paused or row.completed_at is None:
         return False
-    return all(abs(now - at) >= policy.recheck_seconds for at in (row.completed_at, row.last_dirty_at))
+    times = (row.completed_at, row.last_dirty_at)
+    return all(abs(now - time) >= policy.recheck_seconds for time in times)
 
 
 def with_options(row: TableRow, options: SchedulingOptions) -> TableRow:
@@ -68,28 +69,30 @@ def with_options(row: TableRow, options: SchedulingOptions) -> TableRow:
 
 
 def record_head_error(row: TableRow, event: HeadReadFailed) -> TableRow:
-    """Record why the changelog's head is unreadable; the next successful read clears it."""
+    """Return the row with the reason why the changelog's head is unreadable; the next successful read clears it."""
     if row.look_error == event.error:
         return row
     return replace(with_options(row, event.options), look_error=event.error)
 
 
 def owner_is_dead(owner: Owner, slot: SlotRow) -> bool:
-    """Rule 7: Return whether the owner is dead. This is final: a generation never becomes active again."""
+    """Return whether the owner is dead. This is final: a generation never becomes active again (rule 7)."""
     return slot.state is SlotState.FREE or slot.gen != owner.gen
 
 
-def worker_died(log: str) -> ErrorResult:
-    """Rule 7: Return the error of a table whose worker died."""
-    return ErrorResult(kind=Kind.TRANSIENT, message=f"the job died while it merged this table{see_log(log)}")
+def worker_died_error(log_location: str) -> ErrorResult:
+    """Return the error of a table whose worker died (rule 7)."""
+    message = f"the job died while it merged this table{refer_to_log(log_location)}"
+    return ErrorResult(kind=Kind.TRANSIENT, message=message)
 
 
 def count_table_failure(
     row: TableRow, now: float, jitter: float, error: ErrorResult, policy: Policy
 ) -> TableRow:
-    """Rules 7, 10: Count a failure and back off; quarantine at `max_failures`, or at once if a retry cannot help.
+    """Return the row after one more failure: it backs off, or is quarantined (rules 7, 10).
 
-    A table with a pending replay is not quarantined: the user requested the replay, which may be the remedy.
+    It is quarantined at `max_failures`, or at once if a retry cannot help. A table with a pending replay is not: the
+    user requested the replay, which may be the remedy.
     """
     failures = row.failures + 1
     quarantined = row.replay is None and _must_quarantine(failures, error, policy)
@@ -103,29 +106,29 @@ def _must_quarantine(failures: int, error: ErrorResult, policy: Policy) -> bool:
     return failures >= policy.max_failures or error.kind in BLOCKING_KINDS
 
 
-def fail(row: TableRow, event: Failed, policy: Policy) -> TableRow:
-    """Rule 10: Record that merging, or the replay, failed."""
+def record_failure(row: TableRow, event: Failed, policy: Policy) -> TableRow:
+    """Return the row after merging, or the replay, failed (rule 10)."""
     if row.replay is not None and row.replay.id == event.replay_id:
-        failed = count_replay_failure(row, event.now, event.jitter, event.error, policy)
+        updated = count_replay_failure(row, event.now, event.jitter, event.error, policy)
     elif event.replay_id is not None:
-        failed = replace(row, owner=None)  # that replay was cancelled, so its failure does not count
+        updated = replace(row, owner=None)  # that replay was cancelled, so its failure does not count
     else:
-        failed = count_table_failure(row, event.now, event.jitter, event.error, policy)
-    return failed if event.run is None else replace(failed, last_run=event.run)
+        updated = count_table_failure(row, event.now, event.jitter, event.error, policy)
+    return updated if event.run is None else replace(updated, last_run=event.run)
 
 
 def count_replay_failure(
     row: TableRow, now: float, jitter: float, error: ErrorResult, policy: Policy
 ) -> TableRow:
-    """Rule 17: Like `count_table_failure`, but at the last failure the replay ends as failed and merging continues."""
+    """Return the row after a failure. The last one ends the replay as failed, and merging continues (rule 17)."""
     if row.replay is None or not _must_quarantine(row.failures + 1, error, policy):
         return count_table_failure(row, now, jitter, error, policy)
-    ended = end_replay(row, ReplayEnd(row.replay.id, now, "failed", row.replay.progress, error))
-    return replace(ended, owner=None, failures=0, not_before=0.0, error=None)
+    updated = end_replay(row, ReplayEnd(row.replay.id, now, "failed", row.replay.progress, error))
+    return replace(updated, owner=None, failures=0, not_before=0.0, error=None)
 
 
-def decline(row: TableRow, event: Declined, policy: Policy) -> TableRow:
-    """Rule 18: Back off after a worker whose configuration lacks the table; the next worker may know it.
+def record_decline(row: TableRow, event: Declined, policy: Policy) -> TableRow:
+    """Return the row after a worker whose configuration lacks the table: it backs off for another worker (rule 18).
 
     The table is blocked only if this happens again after a quarantine: during an upgrade, jobs with the old and the
     new configuration coexist, and one with the new configuration resolves it.
@@ -138,7 +141,7 @@ def decline(row: TableRow, event: Declined, policy: Policy) -> TableRow:
 
 
 def request_replay(row: TableRow, event: ReplayRequested) -> TableRow:
-    """Rule 15: Record the request and clear failures. It is also a notice, so only its end can cover it."""
+    """Return the row with the request and without failures. It is also a notice: only its end covers it (rule 15)."""
     noticed = add_notice(row, Noticed(event.now, row.name, event.options))
     return replace(
         noticed,
@@ -152,22 +155,22 @@ def request_replay(row: TableRow, event: ReplayRequested) -> TableRow:
 
 
 def end_replay(row: TableRow, end: ReplayEnd) -> TableRow:
-    """Rules 16, 17: Remove the request if it is still this one. Its notice stays, so that a merge follows."""
+    """Return the row without this request, if it is still pending. Its notice stays: a merge follows (rules 16, 17)."""
     if row.replay is None or row.replay.id != end.id:
         return row
     return replace(row, replay=None, last_replay=end)
 
 
 def complete_replay(row: TableRow, event: Replayed) -> TableRow:
-    """Rule 17: End the replay as done and clear failures."""
+    """Return the row with the replay ended as done, and without failures (rule 17)."""
     if row.replay is None or row.replay.id != event.replay_id:
         return row
-    ended = end_replay(row, ReplayEnd(event.replay_id, event.now, "done", event.progress))
-    return replace(ended, failures=0, not_before=0.0, error=None)
+    updated = end_replay(row, ReplayEnd(event.replay_id, event.now, "done", event.progress))
+    return replace(updated, failures=0, not_before=0.0, error=None)
 
 
 def record_progress(row: TableRow, event: Progressed | TurnEnded) -> TableRow:
-    """Rule 9: Record the mirror's position, its backlog and the progress of a replay."""
+    """Return the row with the mirror's position, its backlog and the progress of a replay (rule 9)."""
     row = replace(row, position=event.position or row.position, planned=event.planned or row.planned)
     return _record_replay_progress(row, event.replay_id, event.progress)
 
@@ -175,16 +178,16 @@ def record_progress(row: TableRow, event: Progressed | TurnEnded) -> TableRow:
 def _record_replay_progress(
     row: TableRow, replay_id: str | None, progress: ReplayProgress | None
 ) -> TableRow:
-    """Record the progress if the replay is still this one. Progress clears the count of failures in a row."""
+    """Return the row with the progress, if the replay is still this one. Progress clears the count of failures."""
     if row.replay is None or row.replay.id != replay_id or progress is None:
         return row
-    advanced = progress.events > (row.replay.progress.events if row.replay.progress else 0)
-    failures = 0 if advanced else row.failures
+    has_advanced = progress.events > (row.replay.progress.events if row.replay.progress else 0)
+    failures = 0 if has_advanced else row.failures
     return replace(row, replay=replace(row.replay, progress=progress), failures=failures)
 
 
-def complete(row: TableRow, event: Completed) -> TableRow:
-    """Rule 9: Cover the notices that were read before the head; later ones stay."""
+def record_completion(row: TableRow, event: Completed) -> TableRow:
+    """Return the row after an empty plan: the notices read before the head are covered, later ones stay (rule 9)."""
     return replace(
         row,
         covered=event.dirty,
@@ -204,8 +207,11 @@ def complete(row: TableRow, event: Completed) -> TableRow:
     )
 
 
-def resume(row: TableRow, now: float) -> TableRow:
-    """Rule 14: Clear pause, quarantine and failures. Also a notice: the mirror may be missing without a new commit."""
+def record_resume(row: TableRow, now: float) -> TableRow:
+    """Return the row without pause, quarantine and failures, and with one more notice (rule 14).
+
+    The notice is needed because the mirror may be missing without a new commit.
+    """
     noticed = add_notice(row, Noticed(now, row.name, SchedulingOptions(row.group, row.min_interval_seconds)))
     return replace(
         noticed, paused=False, quarantined=False, failures=0, not_before=0.0, completed_at=None, error=None

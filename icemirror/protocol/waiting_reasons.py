@@ -9,8 +9,8 @@ from icemirror.protocol.policy import Policy, trusted_deadline
 from icemirror.protocol.rows import Rows, SlotId, SlotRow, SlotState
 from icemirror.protocol.table_rules import owner_is_dead
 
-WHAT_STARTS_JOBS = "start `icemirror watch`, or run `icemirror sweep`"
-_IS_WATCH_RUNNING = "is `icemirror watch` running? If not, start it, or run `icemirror sweep`"
+START_TRIGGER_HINT = "start `icemirror watch`, or run `icemirror sweep`"
+_TRIGGER_RUNNING_HINT = "is `icemirror watch` running? If not, start it, or run `icemirror sweep`"
 
 
 def missing_trigger_reason(rows: Rows, table: str, now: float, policy: Policy) -> str | None:
@@ -23,13 +23,13 @@ def missing_trigger_reason(rows: Rows, table: str, now: float, policy: Policy) -
         return None
     row = rows.tables.get(table)
     if row is None or (row.noticed_head is None and row.last_run is None and row.look_error is None):
-        return f"no trigger has checked this table yet; {WHAT_STARTS_JOBS}"
-    ends = [known.completed_at for known in rows.tables.values() if known.completed_at is not None]
-    ends += [known.last_run.ended_at for known in rows.tables.values() if known.last_run is not None]
-    if not ends or now - max(ends) <= 2 * policy.recheck_seconds + policy.lease_seconds:
+        return f"no trigger has checked this table yet; {START_TRIGGER_HINT}"
+    end_times = [table.completed_at for table in rows.tables.values() if table.completed_at is not None]
+    end_times += [table.last_run.ended_at for table in rows.tables.values() if table.last_run is not None]
+    if not end_times or now - max(end_times) <= 2 * policy.recheck_seconds + policy.lease_seconds:
         return None
-    last = datetime.fromtimestamp(max(ends), UTC).isoformat(timespec="seconds")
-    return f"no trigger seems to be running, the last job ended at {last}; {WHAT_STARTS_JOBS}"
+    last_end = datetime.fromtimestamp(max(end_times), UTC).isoformat(timespec="seconds")
+    return f"no trigger seems to be running, the last job ended at {last_end}; {START_TRIGGER_HINT}"
 
 
 def waiting_reason(rows: Rows, table: str, now: float, policy: Policy) -> str | None:
@@ -39,24 +39,21 @@ def waiting_reason(rows: Rows, table: str, now: float, policy: Policy) -> str | 
         slot = rows.slot(row.owner.slot)
         if not owner_is_dead(row.owner, slot) and _is_alive(slot, now, policy):
             return None
-        return f"the job that merged it has died, and no trigger has recovered it; {_IS_WATCH_RUNNING}"
+        return f"the job that merged it has died, and no trigger has recovered it; {_TRIGGER_RUNNING_HINT}"
     if row.failures and due_at(row, now, policy) > now:
         return None
-    own = [rows.slot(SlotId(row.group, index)) for index in range(policy.slots)]
-    if all(slot.quarantined for slot in own):
+    group_slots = [rows.slot(SlotId(row.group, index)) for index in range(policy.slots)]
+    if all(slot.quarantined for slot in group_slots):
         retry = f"then retry at once with `icemirror resume --table {table}`"
-        return f"no worker starts: {own[0].error}; fix that, {retry}"
-    alive = [slot for slot in rows.slots_of_group(row.group) if _is_alive(slot, now, policy)]
-    if not alive:
-        return f"no worker has taken it yet; {_IS_WATCH_RUNNING}"
-    launching = all(slot.state is SlotState.LAUNCHING for slot in alive)
-    return (
-        "a job was launched and has not started yet"
-        if launching
-        else "the running job is busy with other tables"
-    )
+        return f"no worker starts: {group_slots[0].error}; fix that, {retry}"
+    live_slots = [slot for slot in rows.slots_of_group(row.group) if _is_alive(slot, now, policy)]
+    if not live_slots:
+        return f"no worker has taken it yet; {_TRIGGER_RUNNING_HINT}"
+    if all(slot.state is SlotState.LAUNCHING for slot in live_slots):
+        return "a job was launched and has not started yet"
+    return "the running job is busy with other tables"
 
 
 def _is_alive(slot: SlotRow, now: float, policy: Policy) -> bool:
-    ends_at = trusted_deadline(slot.lease_until, now, policy.lease_seconds)
-    return slot.state is not SlotState.FREE and ends_at > now
+    lease_until = trusted_deadline(slot.lease_until, now, policy.lease_seconds)
+    return slot.state is not SlotState.FREE and lease_until > now

@@ -19,15 +19,14 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import assert_never
 
-from icemirror.errors import Kind
 from icemirror.protocol.actions import Action, Idle, MergeTable, Released, SlotHeld, StopWorker, TableLost
 from icemirror.protocol.events import (
     Completed,
+    ConfiguredTables,
     Declined,
     Event,
     Failed,
     Heartbeat,
-    KnownTables,
     Leave,
     LingerPoll,
     Pick,
@@ -40,7 +39,11 @@ from icemirror.protocol.events import (
 )
 from icemirror.protocol.replay import Replay, ReplayProgress
 from icemirror.protocol.rows import PlannedBacklog, RunSummary
-from icemirror.result import Backlog, ErrorResult, Position
+from icemirror.result import ErrorResult
+from icemirror.step_results import Backlog, MirrorPosition
+
+MAX_POLL_SECONDS = 5.0
+"""Longest time between two polls. A change token is only a hint: a change may be lost, and older releases set none."""
 
 
 class Phase(StrEnum):
@@ -86,7 +89,7 @@ class Worker:
     `clock_offset_seconds`: how far its clock is behind the trigger's, since it cannot start before its launch.
     """
 
-    me: WorkerId
+    id: WorkerId
     phase: Phase = Phase.START
     turn: TurnState | None = None
     head: str = ""
@@ -98,11 +101,11 @@ class Worker:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class WorkerLimits:
     """When a worker stops lingering, ends a turn, or gives up on conflicts."""
 
     linger_seconds: float = 60.0
-    turn_slices: int = 8
+    max_slices_per_turn: int = 8
     max_conflicts: int = 10
 
 
@@ -112,8 +115,8 @@ class WorkerInput:
 
     now: float
     jitter: float = 0.0
-    tables: KnownTables | None = None
-    position: Position | None = None
+    tables: ConfiguredTables | None = None
+    position: MirrorPosition | None = None
     backlog: Backlog | None = None
     run: RunSummary | None = None
     stopping: bool = False
@@ -161,7 +164,7 @@ class MergeFailed:
 MergeOutcome = SliceDone | ReplayDone | MergedToHead | MergeConflict | MergeFailed
 
 
-def after_merge(worker: Worker, outcome: MergeOutcome, limits: Limits) -> Worker:
+def after_merge(worker: Worker, outcome: MergeOutcome, limits: WorkerLimits) -> Worker:
     """Return the worker after MERGE ended with this outcome."""
     turn = _turn(worker)
     match outcome:
@@ -182,33 +185,37 @@ def after_merge(worker: Worker, outcome: MergeOutcome, limits: Limits) -> Worker
 
 
 def after_fencing(worker: Worker) -> Worker:
-    """Return the worker after the heartbeat found during MERGE that it lost its slot: it stops and changes nothing."""
+    """Return the worker after it lost its slot during MERGE: it ends without another event."""
     return replace(worker, phase=Phase.END)
 
 
 # --- events to the state, and its actions -----------------------------------------------------------------
 
 
-def next_event(worker: Worker, worker_input: WorkerInput, limits: Limits) -> Event:
+def next_event(worker: Worker, worker_input: WorkerInput, limits: WorkerLimits) -> Event:
     """Return the worker's next event; MERGE and END have none."""
-    me, now = worker.me, worker_input.now + worker.clock_offset_seconds
+    worker_id, now = worker.id, worker_input.now + worker.clock_offset_seconds
     match worker.phase:
         case Phase.START:
-            return Started(now, me)
+            return Started(now, worker_id)
         case Phase.HEARTBEAT:
-            return Leave(now, me) if worker_input.stopping else Heartbeat(now, me, worker.has_had_turn)
+            return (
+                Leave(now, worker_id)
+                if worker_input.stopping
+                else Heartbeat(now, worker_id, worker.has_had_turn)
+            )
         case Phase.PICK:
-            return Pick(now, me, worker_input.tables)
+            return Pick(now, worker_id, worker_input.tables)
         case Phase.REPORT:
             turn = _turn(worker)
             planned = PlannedBacklog(worker_input.backlog, turn.dirty) if worker_input.backlog else None
-            if turn.slices < limits.turn_slices and not worker_input.stopping:
+            if turn.slices < limits.max_slices_per_turn and not worker_input.stopping:
                 return Progressed(
-                    now, me, turn.table, worker_input.position, turn.replay_id, turn.progress, planned
+                    now, worker_id, turn.table, worker_input.position, turn.replay_id, turn.progress, planned
                 )
             return TurnEnded(
                 now,
-                me,
+                worker_id,
                 turn.table,
                 worker_input.position,
                 worker_input.run,
@@ -220,12 +227,14 @@ def next_event(worker: Worker, worker_input: WorkerInput, limits: Limits) -> Eve
             )
         case Phase.REPLAYED:
             turn = _turn(worker)
-            return Replayed(now, me, turn.table, turn.replay_id or "", turn.progress, worker_input.position)
+            return Replayed(
+                now, worker_id, turn.table, turn.replay_id or "", turn.progress, worker_input.position
+            )
         case Phase.COMPLETE:
             turn = _turn(worker)
             return Completed(
                 now,
-                me,
+                worker_id,
                 turn.table,
                 turn.dirty,
                 turn.read_at,
@@ -234,27 +243,40 @@ def next_event(worker: Worker, worker_input: WorkerInput, limits: Limits) -> Eve
                 worker_input.run,
             )
         case Phase.FAIL:
-            error = worker.error or ErrorResult(kind=Kind.TRANSIENT, message="unknown")
             turn = _turn(worker)
-            return Failed(now, me, turn.table, error, worker_input.jitter, worker_input.run, turn.replay_id)
+            if worker.error is None:
+                raise ValueError(f"a worker in phase {worker.phase} must have an error")
+            return Failed(
+                now,
+                worker_id,
+                turn.table,
+                worker.error,
+                worker_input.jitter,
+                worker_input.run,
+                turn.replay_id,
+            )
         case Phase.LINGER:
-            return Leave(now, me) if worker_input.stopping else LingerPoll(now, me, worker_input.tables)
+            return (
+                Leave(now, worker_id)
+                if worker_input.stopping
+                else LingerPoll(now, worker_id, worker_input.tables)
+            )
         case Phase.DECLINE:
             return Declined(
-                now, me, worker.unknown_tables[0], worker_input.jitter, worker_input.discovery_error
+                now, worker_id, worker.unknown_tables[0], worker_input.jitter, worker_input.discovery_error
             )
         case Phase.LEAVE:
-            return Leave(now, me)
+            return Leave(now, worker_id)
         case Phase.RESCAN:
-            return Rescan(now, me, worker_input.tables)
+            return Rescan(now, worker_id, worker_input.tables)
         case Phase.MERGE | Phase.END:
             raise ValueError(f"a worker in phase {worker.phase} sends no event")
     assert_never(worker.phase)
 
 
-def transition(worker: Worker, event: Event, action: Action, limits: Limits) -> Worker:
+def transition(worker: Worker, event: Event, action: Action, limits: WorkerLimits) -> Worker:
     """Return the worker after the state applied `event` and returned `action`."""
-    idle_worker = Worker(worker.me, clock_offset_seconds=worker.clock_offset_seconds)
+    idle_worker = Worker(worker.id, clock_offset_seconds=worker.clock_offset_seconds)
     match action:
         case StopWorker():
             return replace(idle_worker, phase=Phase.END)
@@ -263,16 +285,18 @@ def transition(worker: Worker, event: Event, action: Action, limits: Limits) -> 
                 idle_worker, phase=Phase.HEARTBEAT, clock_offset_seconds=max(0.0, launched_at - event.now)
             )
         case SlotHeld(gen):
-            return replace(idle_worker, me=replace(worker.me, gen=gen), phase=Phase.PICK)
+            return replace(idle_worker, id=replace(worker.id, gen=gen), phase=Phase.PICK)
         case MergeTable(table, dirty, replay):
             turn = worker.turn or TurnState(table, dirty, event.now)
             slices = 0 if isinstance(event, TurnEnded) else turn.slices
             turn = replace(turn, dirty=dirty, read_at=event.now, slices=slices, replay=replay, progress=None)
             return replace(idle_worker, phase=Phase.MERGE, turn=turn)
         case Idle():
-            since = event.now if worker.idle_since is None else worker.idle_since
-            if worker.phase is not Phase.LINGER or not _lingered_enough(action, event.now, since, limits):
-                return replace(idle_worker, phase=Phase.LINGER, idle_since=since)
+            idle_since = event.now if worker.idle_since is None else worker.idle_since
+            if worker.phase is not Phase.LINGER or not _lingered_enough(
+                action, event.now, idle_since, limits
+            ):
+                return replace(idle_worker, phase=Phase.LINGER, idle_since=idle_since)
             return _decline_next(idle_worker, action.unknown_tables)
         case Released() if isinstance(event, Declined):
             return _decline_next(idle_worker, worker.unknown_tables[1:])
@@ -286,21 +310,46 @@ def transition(worker: Worker, event: Event, action: Action, limits: Limits) -> 
 
 
 def _decline_next(idle_worker: Worker, unknown_tables: tuple[str, ...]) -> Worker:
-    """Decline the next unknown table, or leave after the last."""
+    """Return the worker that declines the next unknown table, or leaves after the last."""
     return replace(
         idle_worker, phase=Phase.DECLINE if unknown_tables else Phase.LEAVE, unknown_tables=unknown_tables
     )
 
 
-def _lingered_enough(idle: Idle, now: float, since: float, limits: Limits) -> bool:
+def _lingered_enough(idle: Idle, now: float, idle_since: float, limits: WorkerLimits) -> bool:
     """Return whether the linger time has passed and no waiting table becomes due within another one."""
     if idle.unknown_tables_due:
         return True
-    expected = idle.due_at is not None and idle.due_at - now <= limits.linger_seconds
-    return now - since >= limits.linger_seconds and not expected
+    is_due_soon = idle.due_at is not None and idle.due_at - now <= limits.linger_seconds
+    return now - idle_since >= limits.linger_seconds and not is_due_soon
 
 
 def _turn(worker: Worker) -> TurnState:
     if worker.turn is None:
         raise ValueError(f"a worker in phase {worker.phase} must own a table")
     return worker.turn
+
+
+# --- polls of a lingering worker ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LastPoll:
+    """The last poll of the rows: the store's change token before it, its time, and when to poll next anyway.
+
+    `due_at`: a waiting table becomes due. `ends_at`: the worker has lingered long enough.
+    `max_seconds`: poll after this time even if the token is unchanged.
+    """
+
+    token: str
+    polled_at: float
+    due_at: float | None
+    ends_at: float
+    max_seconds: float = MAX_POLL_SECONDS
+
+    def is_fresh(self, token: str, now: float) -> bool:
+        """Return whether another poll would show the same rows."""
+        expires_at = min(self.ends_at, self.polled_at + self.max_seconds)
+        if token != self.token or not self.polled_at <= now < expires_at:
+            return False
+        return self.due_at is None or now < self.due_at

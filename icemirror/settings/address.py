@@ -21,20 +21,20 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse `127.0.0.1:9464`, `localhost:9464` or `[::1]:9464`."""
-        found = _ADDRESS.fullmatch(text.strip())
-        if found is None:
+        """Return the address from `127.0.0.1:9464`, `localhost:9464` or `[::1]:9464`."""
+        match = _ADDRESS.fullmatch(text.strip())
+        if match is None:
             raise ValueError(
                 f"{text!r} is not an address: write host:port, such as 127.0.0.1:9464 "
                 "(0.0.0.0:9464 for every interface)"
             )
-        if (port := int(found["port"])) > 65535:
+        if (port := int(match["port"])) > 65535:
             raise ValueError(f"{text!r} is not an address: the port must be at most 65535")
-        return cls(found["host"].strip("[]"), port)
+        return cls(match["host"].strip("[]"), port)
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
+        """True if only this machine can reach it."""
         if self.host == "localhost":
             return True
         try:

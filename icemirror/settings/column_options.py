@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from icemirror.settings.contradictions import Contradiction, repeated
 from icemirror.settings.section import Name, Section
+from icemirror.settings.setting_problems import SettingProblem, find_repeated_names
 
 # Names of Iceberg's metadata columns, which readers add to every table.
 RESERVED = frozenset({"_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id"})
@@ -21,14 +21,14 @@ class ColumnSelection(Section):
     )
     exclude: tuple[Name, ...] = Field(default=(), description="Keep all columns except these.")
 
-    def contradictions(self) -> Iterator[Contradiction]:
-        """Either include or exclude."""
+    def problems(self) -> Iterator[SettingProblem]:
+        """Yield a problem unless there is either include or exclude."""
         if self.include is not None and self.exclude:
-            yield Contradiction(("exclude",), "use either include or exclude, not both")
+            yield SettingProblem(("exclude",), "use either include or exclude, not both")
         if self.include == ():
-            yield Contradiction(("include",), "is empty: remove it to keep all columns")
+            yield SettingProblem(("include",), "is empty: remove it to keep all columns")
 
-    def drops(self, column: str) -> bool:
+    def excludes(self, column: str) -> bool:
         """Return whether the mirror lacks this column, or the top-level column that contains it."""
         names = {column, column.split(".", 1)[0]}
         return bool(names & set(self.exclude)) or (self.include is not None and not names & set(self.include))
@@ -49,11 +49,11 @@ class MetadataColumns(Section):
     )
 
     @property
-    def named(self) -> dict[str, str]:
+    def named_columns(self) -> dict[str, str]:
         """The names of the added columns, by their meaning."""
-        found = {key: getattr(self, key) for key in ("synced_at", "source_sequence", "created_at")}
-        return {key: name for key, name in found.items() if name is not None}
+        names = {key: getattr(self, key) for key in ("synced_at", "source_sequence", "created_at")}
+        return {key: name for key, name in names.items() if name is not None}
 
-    def contradictions(self) -> Iterator[Contradiction]:
-        """Added columns have different names."""
-        yield from repeated(list(self.named.items()))
+    def problems(self) -> Iterator[SettingProblem]:
+        """Yield a problem for two added columns with the same name."""
+        yield from find_repeated_names(list(self.named_columns.items()))

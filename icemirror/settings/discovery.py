@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from icemirror.settings.contradictions import Contradiction, namespace_problems
 from icemirror.settings.section import Name, Section
+from icemirror.settings.setting_problems import SettingProblem, namespace_problems
 from icemirror.settings.table_options import TableOptions
 from icemirror.settings.tables import TableSettings
 
@@ -23,17 +23,17 @@ class ChangelogPattern(Section):
 
     def mirror_name(self, changelog: str) -> str | None:
         """Return the text that `*` matches in a changelog's name; None if the name does not match."""
-        before, after = self.match.split("*")
-        if len(changelog) <= len(before) + len(after):
+        prefix, suffix = self.match.split("*")
+        if len(changelog) <= len(prefix) + len(suffix):
             return None
-        if not changelog.startswith(before) or not changelog.endswith(after):
+        if not changelog.startswith(prefix) or not changelog.endswith(suffix):
             return None
-        return changelog[len(before) : len(changelog) - len(after)]
+        return changelog[len(prefix) : len(changelog) - len(suffix)]
 
-    def contradictions(self) -> Iterator[Contradiction]:
-        """One `*`, and valid namespaces."""
+    def problems(self) -> Iterator[SettingProblem]:
+        """Yield a problem unless there is one `*`, and the namespaces are valid."""
         if self.match.count("*") != 1:
-            yield Contradiction(("match",), f"{self.match!r} must contain exactly one *, as in *_changelog")
+            yield SettingProblem(("match",), f"{self.match!r} must contain exactly one *, as in *_changelog")
         yield from namespace_problems(("namespace",), self.namespace)
         if self.mirror_namespace is not None:
             yield from namespace_problems(("mirror_namespace",), self.mirror_namespace)
@@ -44,24 +44,24 @@ class DiscoverSettings(TableOptions, ChangelogPattern):
 
     def table(self, changelog: str, mirror: str) -> TableSettings:
         """Return the settings of a matching changelog."""
-        given = {
+        options = {
             name: getattr(self, name) for name in TableOptions.model_fields if name in self.model_fields_set
         }
         return TableSettings(
             changelog=f"{self.namespace}.{changelog}",
             mirror=f"{self.mirror_namespace or self.namespace}.{mirror}",
-            **given,
+            **options,
         )
 
-    def contradictions(self) -> Iterator[Contradiction]:
-        """Mirrors differ from changelogs, and tables do not share a rejects table."""
+    def problems(self) -> Iterator[SettingProblem]:
+        """Yield a problem if a mirror would be its own changelog, or tables would share a rejects table."""
         if self.rejects_table is not None:
-            yield Contradiction(
+            yield SettingProblem(
                 ("rejects_table",),
                 "all discovered tables would share it: remove it, and each table gets its own (the mirror's name with "
                 "`_rejects`)",
             )
         same_namespace = self.mirror_namespace in (None, self.namespace)
         if self.match == "*" and same_namespace and self.changelog_catalog == self.mirror_catalog:
-            yield Contradiction(("match",), "each mirror would be its own changelog: set mirror_namespace")
-        yield from super().contradictions()
+            yield SettingProblem(("match",), "each mirror would be its own changelog: set mirror_namespace")
+        yield from super().problems()

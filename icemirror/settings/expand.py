@@ -21,8 +21,8 @@ def expand_discovered(settings: Settings, list_tables: ListTables) -> Settings:
     """
     tables = list(settings.tables)
     listed_mirrors = {table.name for table in tables}
-    known = {(table.changelog_catalog, table.changelog_id) for table in tables}
-    known |= {(table.mirror_catalog, table.mirror_id) for table in tables}
+    taken_tables = {(table.changelog_catalog, table.changelog_id) for table in tables}
+    taken_tables |= {(table.mirror_catalog, table.mirror_id) for table in tables}
     for entry in settings.discover:
         for changelog in sorted(set(list_tables(entry.changelog_catalog, entry.namespace))):
             mirror = entry.mirror_name(changelog)
@@ -30,25 +30,27 @@ def expand_discovered(settings: Settings, list_tables: ListTables) -> Settings:
                 continue  # (a name with a dot cannot be part of a dotted name)
             table = entry.table(changelog, mirror)
             source = (table.changelog_catalog, table.changelog_id)
-            if table.name in listed_mirrors or source in known:
+            if table.name in listed_mirrors or source in taken_tables:
                 continue
-            known.add(source)
+            taken_tables.add(source)
             tables.append(table)
-    for _, message in (*mirror_clashes(tables), *rejects_clashes(tables)):
+    clashes = (*mirror_clashes(tables), *rejects_clashes(tables))
+    if clashes:
+        _, message = clashes[0]
         raise Invalid(f"discover: {message}; list the table under `tables`, or narrow `match`")
     return settings.model_copy(update={"tables": tuple(tables)})
 
 
-def unmatched(settings: Settings) -> list[str]:
+def describe_unmatched(settings: Settings) -> list[str]:
     """Return a message for each entry of `discover` that matches no table."""
     return [
         f"no table of {entry.namespace} matches {entry.match}"
         for entry in settings.discover
-        if not any(_belongs(table, entry) for table in settings.tables)
+        if not any(_is_match(table, entry) for table in settings.tables)
     ]
 
 
-def _belongs(table: TableSettings, entry: DiscoverSettings) -> bool:
+def _is_match(table: TableSettings, entry: DiscoverSettings) -> bool:
     namespace, _, name = str(table.changelog_id).rpartition(".")
-    here = (table.changelog_catalog, namespace) == (entry.changelog_catalog, entry.namespace)
-    return here and entry.mirror_name(name) is not None
+    is_same_namespace = (table.changelog_catalog, namespace) == (entry.changelog_catalog, entry.namespace)
+    return is_same_namespace and entry.mirror_name(name) is not None

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import BaseModel, SecretStr
 
-MASK = "**********"
+MASK = "**********"  # as pydantic masks a SecretStr
 
 _SECRET_NAME = re.compile(
     r"token|secret|passw|passphrase|credential|key|authorization|connection-string|^header\.", re.IGNORECASE
@@ -34,8 +34,8 @@ def url_secrets(text: str) -> list[str]:
     """Return the secrets that `mask_url` masks."""
     if "://" not in text:
         return []
-    return [found[2] for found in _USERINFO.finditer(text)] + [
-        found[2] for found in _SECRET_PARAMETER.finditer(text)
+    return [match[2] for match in _USERINFO.finditer(text)] + [
+        match[2] for match in _SECRET_PARAMETER.finditer(text)
     ]
 
 
@@ -51,8 +51,8 @@ def mask_tree(value: object) -> object:
             return mask_url(value)
         case list() | tuple():
             return [mask_tree(item) for item in value]
-        case {"name": str(name), "value": str(), **rest} if is_secret_name(name):
-            return {"name": name, "value": MASK, **{key: mask_tree(item) for key, item in rest.items()}}
+        case {"name": str(name), "value": str(), **others} if is_secret_name(name):
+            return {"name": name, "value": MASK, **{key: mask_tree(item) for key, item in others.items()}}
         case dict():
             return {
                 key: MASK

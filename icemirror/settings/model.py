@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
@@ -12,17 +11,18 @@ from pydantic import Field, PrivateAttr, SecretStr
 from icemirror.errors import BadConfig, Invalid
 from icemirror.settings.address import ListenAddress
 from icemirror.settings.catalogs import IcebergSettings, location_problems
-from icemirror.settings.contradictions import Contradiction
 from icemirror.settings.discovery import DiscoverSettings
 from icemirror.settings.masking import secret_values
 from icemirror.settings.name_clashes import mirror_clashes, rejects_clashes
 from icemirror.settings.quantities import Bytes, Seconds
 from icemirror.settings.section import Name, Properties, Section, Url
+from icemirror.settings.setting_problems import SettingProblem
 from icemirror.settings.table_options import TableOptions
 from icemirror.settings.tables import TableSettings
 from icemirror.settings.trigger import TriggerSettings
+from icemirror.similar_names import suggest
 
-SWITCHABLE_SECTIONS = (
+OPTIONAL_SECTIONS = (
     ("sentry",),
     ("telemetry",),
     ("trigger", "sources", "kafka"),
@@ -59,11 +59,11 @@ class JobSettings(Section):
     )
     spark: Properties = Field(default={}, description="Spark properties, such as `spark.driver.memory`.")
 
-    def contradictions(self) -> Iterator[Contradiction]:
-        """Spark ignores properties that do not start with `spark.`."""
+    def problems(self) -> Iterator[SettingProblem]:
+        """Yield properties that Spark would ignore, because they do not start with `spark.`."""
         for name in self.spark:
             if not name.startswith("spark."):
-                yield Contradiction(("spark", name), f"Spark properties start with `spark.`: spark.{name}?")
+                yield SettingProblem(("spark", name), f"Spark properties start with `spark.`: spark.{name}?")
 
 
 class TelemetrySettings(Section):
@@ -85,10 +85,10 @@ class TelemetrySettings(Section):
         default=None, description="OpenTelemetry collector that receives the metrics, `http://…`."
     )
 
-    def contradictions(self) -> Iterator[Contradiction]:
-        """OTLP uses HTTP."""
+    def problems(self) -> Iterator[SettingProblem]:
+        """Yield a problem unless the collector has an HTTP URL."""
         if self.otlp is not None and not self.otlp.startswith(("http://", "https://")):
-            yield Contradiction(("otlp",), "expected a URL such as http://localhost:4318")
+            yield SettingProblem(("otlp",), "expected a URL such as http://localhost:4318")
 
 
 class SentrySettings(Section):
@@ -146,29 +146,28 @@ class Settings(Section):
         for table in self.tables:
             if table.name == name:
                 return table
-        of_changelog = [table for table in self.tables if str(table.changelog_id) == name]
-        match of_changelog:
+        mirrors_of_changelog = [table for table in self.tables if str(table.changelog_id) == name]
+        match mirrors_of_changelog:
             case [table]:
                 return table
             case []:
-                raise BadConfig(f"table {name!r} is not configured{self._nearest_table(name)}")
+                raise BadConfig(f"table {name!r} is not configured{self._suggest_table(name)}")
             case _:
-                mirrors = ", ".join(table.name for table in of_changelog)
+                mirrors = ", ".join(table.name for table in mirrors_of_changelog)
                 raise BadConfig(f"--table: the changelog {name} has several mirrors; give one of: {mirrors}")
 
-    def _nearest_table(self, name: str) -> str:
-        known = [table.name for table in self.tables] + [str(table.changelog_id) for table in self.tables]
-        close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-        if close:
-            return f"; did you mean {close[0]}?"
-        return f"; configured: {', '.join(table.name for table in self.tables)}" if known else ""
+    def _suggest_table(self, name: str) -> str:
+        table_names = [table.name for table in self.tables]
+        changelog_names = [str(table.changelog_id) for table in self.tables]
+        hint = suggest(name, [*table_names, *changelog_names], cutoff=0.5)
+        return hint or (f"; configured: {', '.join(table_names)}" if table_names else "")
 
     def catalog_properties(self, name: str | None) -> dict[str, str]:
         """Return PyIceberg's properties of a catalog, including secrets; None is the default catalog."""
         properties = self.iceberg.properties(name)
         if properties is None:
             raise Invalid(
-                f"no catalog {name!r} under iceberg.catalogs{_nearest(name or '', self.iceberg.catalogs)}"
+                f"no catalog {name!r} under iceberg.catalogs{_suggest_catalog(name or '', self.iceberg.catalogs)}"
             )
         return properties
 
@@ -176,32 +175,29 @@ class Settings(Section):
         """Return every secret in these settings, to keep them out of logs and messages."""
         return frozenset(secret_values(self))
 
-    def contradictions(self) -> Iterator[Contradiction]:
-        """There are tables, their mirrors differ, and their catalogs exist."""
+    def problems(self) -> Iterator[SettingProblem]:
+        """Yield a problem unless there are tables, their mirrors differ, and their catalogs exist."""
         if not self.tables and not self.discover:
-            yield Contradiction(("tables",), "no tables: list them here, or use `discover`")
+            state = "empty" if "tables" in self.model_fields_set else "missing"
+            yield SettingProblem(("tables",), f"{state}: list your tables under `tables`, or use `discover`")
         if self.index_location is not None:
             yield from location_problems(("index_location",), self.index_location)
-        for at, message in (*mirror_clashes(self.tables), *rejects_clashes(self.tables)):
-            yield Contradiction(("tables", at), message)
-        options: list[tuple[str, Sequence[TableOptions]]] = [
+        for index, message in (*mirror_clashes(self.tables), *rejects_clashes(self.tables)):
+            yield SettingProblem(("tables", index), message)
+        entries_by_section: list[tuple[str, Sequence[TableOptions]]] = [
             ("tables", self.tables),
             ("discover", self.discover),
         ]
-        for section, entries in options:
-            for at, entry in enumerate(entries):
+        for section, entries in entries_by_section:
+            for index, entry in enumerate(entries):
                 for key in ("changelog_catalog", "mirror_catalog"):
                     name = getattr(entry, key)
                     if name is not None and name not in self.iceberg.catalogs:
-                        near = _nearest(name, self.iceberg.catalogs)
-                        yield Contradiction(
-                            (section, at, key), f"no catalog {name!r} under iceberg.catalogs{near}"
+                        hint = _suggest_catalog(name, self.iceberg.catalogs)
+                        yield SettingProblem(
+                            (section, index, key), f"no catalog {name!r} under iceberg.catalogs{hint}"
                         )
 
 
-def _nearest(name: str, known: Iterator[str] | dict[str, dict[str, str]]) -> str:
-    names = list(known)
-    close = difflib.get_close_matches(name, names, n=1)
-    if close:
-        return f"; did you mean {close[0]}?"
-    return f"; configured: {', '.join(names)}" if names else ""
+def _suggest_catalog(name: str, catalogs: dict[str, dict[str, str]]) -> str:
+    return suggest(name, catalogs) or (f"; configured: {', '.join(catalogs)}" if catalogs else "")

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass
 from typing import Annotated, Literal, Self, get_args
 
 from pydantic import BeforeValidator, InstanceOf, PlainSerializer, WithJsonSchema
 
+from icemirror.similar_names import suggest
+
 Transform = Literal["identity", "year", "month", "day", "hour", "bucket", "truncate"]
 
 _TRANSFORMS: tuple[Transform, ...] = get_args(Transform)
-_WITH_ARGUMENT = ("bucket", "truncate")
+_TRANSFORMS_WITH_ARGUMENT = ("bucket", "truncate")
 _CALL = re.compile(r"(?P<transform>[^\[\]()]*)(?:\[(?P<argument>[^\[\]()]*)\])?\((?P<column>[^\[\]()]*)\)")
 _MAX_ARGUMENT = 2**31 - 1
 
@@ -27,7 +28,7 @@ class PartitionField:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse `bucket[16](id)` into bucket, 16, id; a bare column name is `identity`."""
+        """Return bucket, 16, id for `bucket[16](id)`; a bare column name is `identity`."""
         expression = text.strip()
         if expression and not re.search(r"[\[\](),]", expression):
             return cls("identity", None, expression)
@@ -36,8 +37,8 @@ class PartitionField:
             raise ValueError(f"{text!r} is not a partition: write day(ts), bucket[16](id) or a column's name")
         if "," in call["column"]:
             raise ValueError(f"{text!r} is not a partition: one column, as in bucket[16](id)")
-        transform = _known_transform(call["transform"].strip(), text)
-        return cls(transform, _argument(transform, call["argument"], text), call["column"].strip())
+        transform = _parse_transform(call["transform"].strip(), text)
+        return cls(transform, _parse_argument(transform, call["argument"], text), call["column"].strip())
 
     @property
     def name(self) -> str:
@@ -51,17 +52,16 @@ class PartitionField:
         return f"{self.transform}{argument}({self.column})"
 
 
-def _known_transform(name: str, text: str) -> Transform:
+def _parse_transform(name: str, text: str) -> Transform:
     for transform in _TRANSFORMS:
         if transform == name:
             return transform
-    close = difflib.get_close_matches(name, _TRANSFORMS, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"use one of {', '.join(_TRANSFORMS)}"
-    raise ValueError(f"{text!r}: unknown transform {name!r}; {hint}")
+    hint = suggest(name, _TRANSFORMS) or f"; use one of {', '.join(_TRANSFORMS)}"
+    raise ValueError(f"{text!r}: unknown transform {name!r}{hint}")
 
 
-def _argument(transform: Transform, argument: str | None, text: str) -> int | None:
-    if transform not in _WITH_ARGUMENT:
+def _parse_argument(transform: Transform, argument: str | None, text: str) -> int | None:
+    if transform not in _TRANSFORMS_WITH_ARGUMENT:
         if argument is not None:
             raise ValueError(f"{text!r}: {transform} takes no number in brackets")
         return None

@@ -8,8 +8,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from icemirror.settings.contradictions import Contradiction
 from icemirror.settings.section import Name, Section
+from icemirror.settings.setting_problems import SettingProblem
 
 ProfileName = Literal["supabase-etl", "debezium", "dms", "kafka-connect", "generic"]
 ConnectorName = Literal["postgres", "mysql", "sqlserver", "oracle"]
@@ -33,54 +33,61 @@ class OperationValues(Section):
     )
     ignore: tuple[Name, ...] = Field(default=(), description="Values of events that are skipped.")
 
-    def contradictions(self) -> Iterator[Contradiction]:
-        """Each value has one meaning, and at least one value inserts or updates."""
-        seen: dict[str, str] = {}
+    def problems(self) -> Iterator[SettingProblem]:
+        """Yield a problem unless each value has one meaning, and some value inserts or updates."""
+        meaning_by_value: dict[str, str] = {}
         for meaning in _MEANINGS:
             for value in getattr(self, meaning):
-                if value in seen:
-                    yield Contradiction((meaning,), f"{value!r} is already listed under {seen[value]}")
-                seen.setdefault(value, meaning)
+                if value in meaning_by_value:
+                    yield SettingProblem(
+                        (meaning,), f"{value!r} is already listed under {meaning_by_value[value]}"
+                    )
+                meaning_by_value.setdefault(value, meaning)
         if not self.insert and not self.update:
-            yield Contradiction((), "no value inserts or updates, so the mirror would stay empty")
+            yield SettingProblem((), "no value inserts or updates, so the mirror would stay empty")
 
 
 @dataclass(frozen=True, slots=True)
 class Connector:
     """The sequence columns of a Debezium connector, each with its possible names.
 
-    `further`: columns that also count if they exist. `omits_unchanged_values`: large unchanged values may be missing.
+    `optional_columns`: columns that also count if they exist.
+    `omits_unchanged_values`: large unchanged values may be missing.
     """
 
     columns: tuple[tuple[str, ...], ...]
-    further: tuple[tuple[str, ...], ...] = ()
+    optional_columns: tuple[tuple[str, ...], ...] = ()
     formats: Mapping[str, SequenceFormat] = field(default_factory=dict)
     omits_unchanged_values: bool = False
 
 
-def _source(name: str) -> tuple[str, str]:
+def _source_field_names(name: str) -> tuple[str, str]:
     """Return the names of a `source` field, by `add.fields=source.x` and `add.fields=x`."""
     return f"__source_{name}", f"__{name}"
 
 
 CONNECTORS: Mapping[ConnectorName, Connector] = {
     "postgres": Connector(
-        (_source("lsn"),), (("__transaction_total_order", "__total_order"),), omits_unchanged_values=True
+        (_source_field_names("lsn"),),
+        (("__transaction_total_order", "__total_order"),),
+        omits_unchanged_values=True,
     ),
     "mysql": Connector(
-        (_source("file"), _source("pos"), _source("row")),
-        formats=dict.fromkeys(_source("file"), "binlog-file"),
+        (_source_field_names("file"), _source_field_names("pos"), _source_field_names("row")),
+        formats=dict.fromkeys(_source_field_names("file"), "binlog-file"),
     ),
     # One LSN is not enough: all changes of a commit share the first (debezium#746).
     "sqlserver": Connector(
-        (_source("commit_lsn"), _source("change_lsn")),
-        (_source("event_serial_no"),),
-        formats=dict.fromkeys((*_source("commit_lsn"), *_source("change_lsn")), "sqlserver-lsn"),
+        (_source_field_names("commit_lsn"), _source_field_names("change_lsn")),
+        (_source_field_names("event_serial_no"),),
+        formats=dict.fromkeys(
+            (*_source_field_names("commit_lsn"), *_source_field_names("change_lsn")), "sqlserver-lsn"
+        ),
     ),
     # An SCN is not unique (debezium#5998).
     "oracle": Connector(
-        (_source("scn"), _source("ssn")),
-        formats=dict.fromkeys((*_source("scn"), *_source("ssn")), "number"),
+        (_source_field_names("scn"), _source_field_names("ssn")),
+        formats=dict.fromkeys((*_source_field_names("scn"), *_source_field_names("ssn")), "number"),
         omits_unchanged_values=True,
     ),
 }
@@ -110,11 +117,11 @@ class Profile:
     unchanged_value: str | None = None
 
 
-_WORDS = OperationValues(insert=("INSERT",), update=("UPDATE",), delete=("DELETE",))
-_LETTERS = OperationValues(insert=("I",), update=("U",), delete=("D",))
+_WORD_VALUES = OperationValues(insert=("INSERT",), update=("UPDATE",), delete=("DELETE",))
+_LETTER_VALUES = OperationValues(insert=("I",), update=("U",), delete=("D",))
 
 PROFILES: Mapping[ProfileName, Profile] = {
-    "supabase-etl": Profile("cdc_operation", _WORDS, ("sequence_number",)),
+    "supabase-etl": Profile("cdc_operation", _WORD_VALUES, ("sequence_number",)),
     # The order depends on the connector (LSN, binlog position, SCN); __ts_ms alone is too coarse.
     "debezium": Profile(
         "__op",
@@ -130,13 +137,13 @@ PROFILES: Mapping[ProfileName, Profile] = {
     # The user names DMS' timestamp column; rows of the full load may lack it and the operation.
     "dms": Profile(
         "Op",
-        _LETTERS,
+        _LETTER_VALUES,
         (),
         null_operation_is_insert=True,
         null_sequence_is_lowest=True,
         text_format="timestamp",
         formats=dict.fromkeys(("AR_H_CHANGE_SEQ", "ar_h_change_seq"), "number"),
     ),
-    "kafka-connect": Profile("_cdc.op", _LETTERS, ("_cdc.ts", "_cdc.offset")),
-    "generic": Profile(None, _WORDS, ()),
+    "kafka-connect": Profile("_cdc.op", _LETTER_VALUES, ("_cdc.ts", "_cdc.offset")),
+    "generic": Profile(None, _WORD_VALUES, ()),
 }

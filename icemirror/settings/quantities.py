@@ -24,9 +24,9 @@ def parse_seconds(value: object) -> float:
     """Return seconds from `500ms 2s 5m 1h 7d`; a plain number is seconds."""
     number, unit = _split(value, "a duration", "500ms, 2s, 5m, 1h or 7d")
     if (factor := _SECONDS_BY_UNIT.get(unit or "s")) is None:
-        raise ValueError(f"{_shown(value)} is not a duration: the units are ms, s, m, h and d")
+        raise ValueError(f"{_quote(value)} is not a duration: the units are ms, s, m, h and d")
     if not math.isfinite(seconds := float(number * factor)):
-        raise ValueError(f"{_shown(value)} is too long for a duration")
+        raise ValueError(f"{_quote(value)} is too long for a duration")
     return seconds
 
 
@@ -34,10 +34,10 @@ def parse_bytes(value: object) -> int:
     """Return bytes from `64KB 512MB 1GB`; a plain number is bytes."""
     number, unit = _split(value, "a size", "64KB, 512MB or 1GB")
     if (factor := _BYTES_BY_UNIT.get(unit.upper().replace("IB", "B") or "B")) is None:
-        raise ValueError(f"{_shown(value)} is not a size: the units are B, KB, MB, GB and TB")
+        raise ValueError(f"{_quote(value)} is not a size: the units are B, KB, MB, GB and TB")
     size = number * factor
     if size != int(size):
-        raise ValueError(f"{_shown(value)} is not a whole number of bytes")
+        raise ValueError(f"{_quote(value)} is not a whole number of bytes")
     return int(size)
 
 
@@ -58,18 +58,18 @@ def format_bytes(size: int) -> str:
     return f"{size}B"
 
 
-def _split(value: object, kind: str, examples: str) -> tuple[Decimal, str]:
+def _split(value: object, quantity: str, examples: str) -> tuple[Decimal, str]:
     """Return number and unit of a quantity, or raise an error that shows how to write one."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError(f"expected {kind} such as {examples}")  # noqa: TRY004 (pydantic reports ValueError)
+        raise ValueError(f"expected {quantity} such as {examples}")  # noqa: TRY004 (pydantic reports ValueError)
     text = f"{Decimal(repr(value)):f}" if isinstance(value, int | float) else value.strip()
     match = _QUANTITY.fullmatch(text)
     if match is None:
-        raise ValueError(f"{_shown(value)} is not {kind}: write it like {examples}")
+        raise ValueError(f"{_quote(value)} is not {quantity}: write it like {examples}")
     return Decimal(match[1]), match[2]
 
 
-def _shown(value: object) -> str:
+def _quote(value: object) -> str:
     return repr(str(value))
 
 

@@ -1,4 +1,4 @@
-"""The base of all sections: frozen, unknown keys refused, secrets masked, contradictions reported."""
+"""The base of all sections: frozen, unknown keys refused, secrets masked, problems reported."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pydantic import (
     model_validator,
 )
 
-from icemirror.settings.contradictions import Contradiction, line_errors
 from icemirror.settings.masking import mask_properties, mask_tree, mask_url
+from icemirror.settings.setting_problems import SettingProblem, to_pydantic_errors
 
 Name = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 """Text that must not be empty."""
@@ -55,7 +55,10 @@ Properties = Annotated[
 
 
 class PlainScalar(str):
-    """An unquoted YAML scalar that YAML reads as a number or boolean, with that value."""
+    """An unquoted YAML scalar that YAML reads as a number or boolean, with that value.
+
+    A `str`, because most settings use the text as written: `1.10` as a version, `no` as a name.
+    """
 
     value: bool | int | float
 
@@ -84,24 +87,24 @@ class Section(BaseModel):
         """Treat an empty key such as `job:` as absent; null stays if it is a valid value."""
         if not isinstance(data, dict):
             return data
-        return {key: value for key, value in data.items() if value is not None or cls._takes_null(key)}
+        return {key: value for key, value in data.items() if value is not None or cls._allows_null(key)}
 
     @classmethod
-    def _takes_null(cls, key: object) -> bool:
+    def _allows_null(cls, key: object) -> bool:
         field = cls.model_fields.get(key) if isinstance(key, str) else None
         return field is None or type(None) in get_args(field.annotation)
 
     @model_validator(mode="after")
-    def _refuse_contradictions(self) -> Self:
-        found = list(self.contradictions())
-        if found:
+    def _refuse_problems(self) -> Self:
+        problems = list(self.problems())
+        if problems:
             raise ValidationError.from_exception_data(
-                type(self).__name__, line_errors(found), hide_input=True
+                type(self).__name__, to_pydantic_errors(problems), hide_input=True
             )
         return self
 
-    def contradictions(self) -> Iterator[Contradiction]:
-        """Yield the contradictions between the settings of this section."""
+    def problems(self) -> Iterator[SettingProblem]:
+        """Yield the problems of this section that its fields alone do not show."""
         return iter(())
 
     def __repr_args__(self) -> Iterator[tuple[str | None, object]]:

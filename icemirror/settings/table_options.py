@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from icemirror.settings.column_options import RESERVED, ColumnSelection, MetadataColumns
-from icemirror.settings.contradictions import Contradiction, repeated
+from icemirror.settings.column_options import ColumnSelection, MetadataColumns
 from icemirror.settings.partitioning import PartitionExpression
 from icemirror.settings.profiles import (
     CONNECTORS,
@@ -22,7 +21,8 @@ from icemirror.settings.profiles import (
 )
 from icemirror.settings.quantities import Seconds
 from icemirror.settings.section import Name, Properties, Section
-from icemirror.tables.mirror_properties import invalid_properties, reserved_properties
+from icemirror.settings.setting_problems import SettingProblem
+from icemirror.settings.table_option_problems import find_option_problems
 
 
 def _as_tuple(value: object) -> object:
@@ -49,13 +49,6 @@ SequenceColumns = Annotated[
 ]
 FormatVersion = Annotated[Literal[2, 3], BeforeValidator(_as_int)]
 Group = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")]
-
-
-_SEQUENCE_HINT = "Name the column that orders the events, such as a version or an LSN"
-_SEQUENCE_HINTS = {
-    "debezium": "Set connector, or list the columns that order the events",
-    "dms": "Name the column with the commit time, such as dms_ts",
-}
 
 
 class TableOptions(Section):
@@ -235,133 +228,28 @@ class TableOptions(Section):
     @property
     def resolved_sequence_columns(self) -> tuple[str, ...]:
         """The sequence columns of the table, its connector (by their first names) or its profile."""
-        by_connector = self.connector_defaults
-        if by_connector is not None:
-            return tuple(names[0] for names in by_connector.columns)
+        connector = self.connector_defaults
+        if connector is not None:
+            return tuple(names[0] for names in connector.columns)
         return self.sequence_column or self.profile_defaults.sequence_columns
 
     @property
     def resolved_unchanged_value(self) -> str | None:
         """The text that means an unchanged value, if there is one."""
         if self.unchanged_value is None and self.connector is not None:
-            marks = CONNECTORS[self.connector].omits_unchanged_values
-            return self.profile_defaults.unchanged_value if marks else None
+            omits_values = CONNECTORS[self.connector].omits_unchanged_values
+            return self.profile_defaults.unchanged_value if omits_values else None
         return self.unchanged_value or self.profile_defaults.unchanged_value
 
-    def format_of(self, column: str) -> SequenceFormat:
+    def sequence_format_for(self, column: str) -> SequenceFormat:
         """Return the number format of a string sequence column."""
         if column in self.sequence_format:
             return self.sequence_format[column]
         profile = self.profile_defaults
-        known = {**profile.formats, **(CONNECTORS[self.connector].formats if self.connector else {})}
-        return known.get(column, profile.text_format)
+        formats = {**profile.formats, **(CONNECTORS[self.connector].formats if self.connector else {})}
+        return formats.get(column, profile.text_format)
 
-    def contradictions(self) -> Iterator[Contradiction]:
-        """Required columns, options that exclude each other, columns that must stay, valid properties."""
-        yield from self._missing_columns()
-        yield from self._profile_problems()
-        if self.append_only:
-            yield from self._needing_a_key()
-        if self.delete_mode == "soft" and self.deleted_column in self.metadata_columns.named.values():
-            yield Contradiction(
-                ("deleted_column",), f"metadata_columns also has a column {self.deleted_column!r}: rename one"
-            )
-        if self.deleted_column in RESERVED:
-            why = "is reserved by Iceberg, and Spark could not read the mirror: choose another name"
-            yield Contradiction(("deleted_column",), f"{self.deleted_column} {why}")
-        yield from repeated([(("primary_keys", at), name) for at, name in enumerate(self.primary_keys)])
-        yield from repeated(
-            [(("sequence_column", at), name) for at, name in enumerate(self.sequence_column or ())]
-        )
-        yield from repeated(
-            [(("partition_by", at), str(field)) for at, field in enumerate(self.partition_by)]
-        )
-        kept = [(("primary_keys", at), name) for at, name in enumerate(self.primary_keys)]
-        kept += [(("partition_by", at), field.column) for at, field in enumerate(self.partition_by)]
-        for path, name in kept:
-            if self.columns.drops(name):
-                yield Contradiction(path, f"the mirror needs {name!r}, but `columns` excludes it")
-        yield from self._wrong_columns()
-        yield from self._wrong_partitions()
-        for name, expected in invalid_properties(self.table_properties):
-            text = self.table_properties[name]
-            yield Contradiction(("table_properties", name), f"is {text!r}, not {expected}")
-        for name, why in reserved_properties(self.table_properties, self.format_version):
-            yield Contradiction(("table_properties", name), why)
-        yield from super().contradictions()
-
-    def _needing_a_key(self) -> Iterator[Contradiction]:
-        if self.primary_keys:
-            yield Contradiction(("primary_keys",), "an append_only table has no key: remove one of them")
-        if self.delete_mode == "soft":
-            yield Contradiction(("delete_mode",), "an append_only table has no deletes: remove delete_mode")
-        if self.on_bad_row == "quarantine":
-            yield Contradiction(("on_bad_row",), "an append_only table rejects no rows: remove on_bad_row")
-        if self.metadata_columns.source_sequence is not None:
-            why = "an append_only table has no sequence: use keep_columns to keep a column of the changelog"
-            yield Contradiction(("metadata_columns", "source_sequence"), why)
-        if self.resolved_operation_values.ignore:
-            why = "an append_only table skips no event: remove the values"
-            yield Contradiction(("operation_values", "ignore"), why)
-
-    def _missing_columns(self) -> Iterator[Contradiction]:
-        if self.append_only:
-            return
-        has_none = self.upsert_only or self.delete_column is not None
-        if self.resolved_operation_column is None and not has_none:
-            yield Contradiction(
-                ("operation_column",),
-                f"missing: the profile {self.profile} has no default. Name the column with the kind of the event, or "
-                "set upsert_only: true",
-            )
-        if not self.resolved_sequence_columns:
-            hint = _SEQUENCE_HINTS.get(self.profile, _SEQUENCE_HINT)
-            yield Contradiction(
-                ("sequence_column",), f"missing: the profile {self.profile} has no default. {hint}"
-            )
-
-    def _profile_problems(self) -> Iterator[Contradiction]:
-        if self.connector is not None and self.profile != "debezium":
-            yield Contradiction(("connector",), f"the profile {self.profile} has no connectors")
-        if self.upsert_only and self.operation_column is not None:
-            yield Contradiction(("upsert_only",), "excludes operation_column: remove one of them")
-        ordering = {*self.resolved_sequence_columns}
-        if self.connector_defaults is not None:
-            each = (*self.connector_defaults.columns, *self.connector_defaults.further)
-            ordering |= {name for names in each for name in names}
-        for column in self.sequence_format:
-            if column not in ordering:
-                yield Contradiction(("sequence_format", column), "is not a sequence column")
-        for column in self.old_key_columns:
-            if self.primary_keys and column not in self.primary_keys:
-                yield Contradiction(("old_key_columns", column), "is not a key column")
-
-    def _wrong_columns(self) -> Iterator[Contradiction]:
-        """Columns that the table uses for two purposes that exclude each other."""
-        cdc_columns = {
-            *(self.sequence_column or ()),
-            *((self.operation_column,) if self.operation_column else ()),
-        }
-        if self.operation_column in (self.sequence_column or ()):
-            yield Contradiction(("sequence_column",), f"{self.operation_column!r} is the operation_column")
-        for at, name in enumerate(self.primary_keys):
-            if name in cdc_columns:
-                yield Contradiction(
-                    ("primary_keys", at), f"column {name} cannot be both a key and a CDC column"
-                )
-        for at, field in enumerate(self.partition_by):
-            if field.column in cdc_columns and field.column not in self.keep_columns:
-                yield Contradiction(
-                    ("partition_by", at),
-                    f"the mirror lacks the CDC column {field.column}: add it to keep_columns, or partition by another",
-                )
-
-    def _wrong_partitions(self) -> Iterator[Contradiction]:
-        """Two partition fields with the same name."""
-        names: dict[str, str] = {}
-        for at, field in enumerate(self.partition_by):
-            if names.setdefault(field.name, str(field)) != str(field):
-                yield Contradiction(
-                    ("partition_by", at),
-                    f"two partition fields are named {field.name}: remove one",
-                )
+    def problems(self) -> Iterator[SettingProblem]:
+        """Yield the problems of these options."""
+        yield from find_option_problems(self)
+        yield from super().problems()

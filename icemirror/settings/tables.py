@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from icemirror.settings.contradictions import Contradiction, namespace_problems
 from icemirror.settings.section import Name, Section
+from icemirror.settings.setting_problems import SettingProblem, namespace_problems
 from icemirror.settings.table_options import TableOptions
 from icemirror.tables.table_id import TableId
 
-_SHARED_NAMESPACE = ("namespace", "changelog_table", "mirror_table")
-_OWN_NAMESPACES = ("changelog", "mirror")
-_CHOICE = "set either namespace, changelog_table and mirror_table, or changelog and mirror"
+_ONE_NAMESPACE_KEYS = ("namespace", "changelog_table", "mirror_table")
+_DOTTED_KEYS = ("changelog", "mirror")
+_NAMING_ADVICE = "set either namespace, changelog_table and mirror_table, or changelog and mirror"
 
 
 class TableNames(Section):
@@ -48,32 +48,34 @@ class TableNames(Section):
     def _identity(self, dotted: str | None, table: str | None) -> TableId:
         return TableId.parse(dotted if dotted is not None else f"{self.namespace}.{table}")
 
-    def contradictions(self) -> Iterator[Contradiction]:
-        """One complete form of naming."""
-        forms = (_SHARED_NAMESPACE, _OWN_NAMESPACES)
-        used = [form for form in forms if any(getattr(self, key) is not None for key in form)]
-        if len(used) != 1:
-            yield Contradiction((), _CHOICE if used else f"has no table names: {_CHOICE}")
+    def problems(self) -> Iterator[SettingProblem]:
+        """Yield a problem unless there is one complete form of naming."""
+        forms = (_ONE_NAMESPACE_KEYS, _DOTTED_KEYS)
+        used_forms = [form for form in forms if any(getattr(self, key) is not None for key in form)]
+        if len(used_forms) != 1:
+            yield SettingProblem(
+                (), _NAMING_ADVICE if used_forms else f"has no table names: {_NAMING_ADVICE}"
+            )
             return
-        for key in used[0]:
+        for key in used_forms[0]:
             value: str | None = getattr(self, key)
             if value is None:
-                yield Contradiction((key,), f"missing: {_CHOICE}")
+                yield SettingProblem((key,), f"missing: {_NAMING_ADVICE}")
             elif key == "namespace":
                 yield from namespace_problems((key,), value)
-            elif key in _OWN_NAMESPACES:
+            elif key in _DOTTED_KEYS:
                 yield from _dotted_problems((key,), value)
             elif "." in value:
-                yield Contradiction(
+                yield SettingProblem(
                     (key,), "must not contain dots: use `changelog` and `mirror` for dotted names"
                 )
 
 
-def _dotted_problems(path: tuple[str, ...], dotted: str) -> Iterator[Contradiction]:
+def _dotted_problems(path: tuple[str, ...], dotted: str) -> Iterator[SettingProblem]:
     try:
         TableId.parse(dotted)
     except ValueError as error:
-        yield Contradiction(path, str(error))
+        yield SettingProblem(path, str(error))
 
 
 class TableSettings(TableOptions, TableNames):
@@ -88,14 +90,17 @@ class TableSettings(TableOptions, TableNames):
             return TableId.parse(self.rejects_table)
         return TableId(self.mirror_id.namespace, self.rejects_table)
 
-    def contradictions(self) -> Iterator[Contradiction]:
-        """Two different tables, one form of naming, consistent options."""
-        found = list(TableNames.contradictions(self))
-        if not found and (self.changelog_id, self.changelog_catalog) == (self.mirror_id, self.mirror_catalog):
+    def problems(self) -> Iterator[SettingProblem]:
+        """Yield a problem unless these are two tables with one form of naming and consistent options."""
+        naming_problems = list(TableNames.problems(self))
+        if not naming_problems and (self.changelog_id, self.changelog_catalog) == (
+            self.mirror_id,
+            self.mirror_catalog,
+        ):
             key = "mirror" if self.mirror is not None else "mirror_table"
-            yield Contradiction(
+            yield SettingProblem(
                 (key,), f"mirror and changelog are the same table, {self.name}: choose another {key}"
             )
         if self.rejects_table is not None and "." in self.rejects_table:
             yield from _dotted_problems(("rejects_table",), self.rejects_table)
-        yield from super().contradictions()
+        yield from super().problems()

@@ -16,35 +16,35 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from icemirror.settings.contradictions import Contradiction
 from icemirror.settings.masking import mask_tree
 from icemirror.settings.quantities import Seconds
 from icemirror.settings.section import Name, Properties, Section, Url, with_yaml_types
+from icemirror.settings.setting_problems import SettingProblem
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_KEY = re.compile(r"arn:[^:]+:kms:[^:]+:\d{12}:key/.", re.ASCII)
-_CASE = "Selects this variant."
+_KMS_KEY_ARN = re.compile(r"arn:[^:]+:kms:[^:]+:\d{12}:key/.", re.ASCII)
+_VARIANT_DESCRIPTION = "Selects this variant."
 
 
-def _no_tilde(path: Path) -> Path:
+def _refuse_tilde(path: Path) -> Path:
     if path.parts[:1] and path.parts[0].startswith("~"):
         raise ValueError("`~` is not expanded: write ${HOME}")
     return path
 
 
 def _split_servers(value: object) -> object:
-    return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
+    return tuple(server.strip() for server in value.split(",")) if isinstance(value, str) else value
 
 
-def _variables(secrets: dict[str, str]) -> dict[str, str]:
+def _check_variable_names(secrets: dict[str, str]) -> dict[str, str]:
     for name in secrets:
         if not _VARIABLE.fullmatch(name):
             raise ValueError(f"{name!r} is not the name of an environment variable")
     return secrets
 
 
-StatePath = Annotated[Path, AfterValidator(_no_tilde)]
-CertificatePath = Annotated[Path, AfterValidator(_no_tilde)]
+StatePath = Annotated[Path, AfterValidator(_refuse_tilde)]
+CertificatePath = Annotated[Path, AfterValidator(_refuse_tilde)]
 Servers = Annotated[
     tuple[Name, ...],
     BeforeValidator(_split_servers),
@@ -66,7 +66,7 @@ ObjectTemplate = Annotated[
 ]
 
 
-Secrets = Annotated[dict[Name, Name], AfterValidator(_variables)]
+Secrets = Annotated[dict[Name, Name], AfterValidator(_check_variable_names)]
 StartTimeout = Field(
     default="6h",
     validate_default=True,
@@ -78,7 +78,7 @@ StartTimeout = Field(
 class SqliteState(Section):
     """State in a file on this machine: the default."""
 
-    type: Literal["sqlite"] = Field(default="sqlite", description=_CASE)
+    type: Literal["sqlite"] = Field(default="sqlite", description=_VARIANT_DESCRIPTION)
     path: StatePath = Field(
         default=Path(".icemirror/state.db"),
         description="The file; a relative path starts in the configuration file's folder.",
@@ -88,7 +88,7 @@ class SqliteState(Section):
 class DynamoDbState(Section):
     """State in a DynamoDB table."""
 
-    type: Literal["dynamodb"] = Field(description=_CASE)
+    type: Literal["dynamodb"] = Field(description=_VARIANT_DESCRIPTION)
     table: Name = Field(description="The table's name.")
     region: Name | None = Field(default=None, description="AWS region. Default: from the environment.")
     endpoint: Url | None = Field(
@@ -99,20 +99,20 @@ class DynamoDbState(Section):
 class KubernetesState(Section):
     """State in Kubernetes objects."""
 
-    type: Literal["kubernetes"] = Field(description=_CASE)
+    type: Literal["kubernetes"] = Field(description=_VARIANT_DESCRIPTION)
     namespace: Name = Field(description="Namespace of the objects, preferably a separate one.")
 
 
 class LocalLauncherSettings(Section):
     """Spark as a process on this machine: the default."""
 
-    type: Literal["local"] = Field(default="local", description=_CASE)
+    type: Literal["local"] = Field(default="local", description=_VARIANT_DESCRIPTION)
 
 
 class EmrServerlessLauncherSettings(Section):
     """Spark on EMR Serverless."""
 
-    type: Literal["emr-serverless"] = Field(description=_CASE)
+    type: Literal["emr-serverless"] = Field(description=_VARIANT_DESCRIPTION)
     application_id: Name = Field(description="Id of the EMR Serverless application.")
     execution_role_arn: Name = Field(description="IAM role of the jobs.")
     region: Name | None = Field(default=None, description="AWS region. Default: from the environment.")
@@ -151,28 +151,28 @@ class EmrServerlessLauncherSettings(Section):
         default=None, description="URL of the service, for example of an emulator. Default: AWS."
     )
 
-    def contradictions(self) -> Iterator[Contradiction]:
-        """Values that AWS would refuse only at the first launch."""
+    def problems(self) -> Iterator[SettingProblem]:
+        """Yield values that AWS would refuse only at the first launch."""
         if not self.execution_role_arn.startswith("arn:"):
-            yield Contradiction(("execution_role_arn",), "expected the ARN of a role, arn:aws:iam::…:role/…")
+            yield SettingProblem(("execution_role_arn",), "expected the ARN of a role, arn:aws:iam::…:role/…")
         for name, key in {"disk_key_arn": self.disk_key_arn, "log_key_arn": self.log_key_arn}.items():
-            if key is not None and not _KEY.match(key):
-                yield Contradiction((name,), "expected the ARN of a key, arn:aws:kms:…:key/…, not an alias")
-        located: list[tuple[tuple[str | int, ...], str | None]] = [
+            if key is not None and not _KMS_KEY_ARN.match(key):
+                yield SettingProblem((name,), "expected the ARN of a key, arn:aws:kms:…:key/…, not an alias")
+        locations: list[tuple[tuple[str | int, ...], str | None]] = [
             (("entry_point",), self.entry_point),
             (("log_uri",), self.log_uri),
         ]
-        located += [(("archives", at), archive) for at, archive in enumerate(self.archives)]
-        for path, uri in located:
+        locations += [(("archives", index), archive) for index, archive in enumerate(self.archives)]
+        for path, uri in locations:
             in_image = path == ("entry_point",) and str(uri).startswith("local://")
             if uri is not None and not uri.startswith("s3://") and not in_image:
-                yield Contradiction(path, "expected an S3 location, s3://…")
+                yield SettingProblem(path, "expected an S3 location, s3://…")
 
 
 class KubernetesLauncherSettings(Section):
     """Spark on Kubernetes, through a Spark operator."""
 
-    type: Literal["kubernetes"] = Field(description=_CASE)
+    type: Literal["kubernetes"] = Field(description=_VARIANT_DESCRIPTION)
     namespace: Name = Field(description="Namespace of the jobs.")
     image: Name = Field(description="Container image of the job.")
     service_account: Name = Field(description="Service account of the Spark driver.")
@@ -196,14 +196,14 @@ class KubernetesLauncherSettings(Section):
         default={}, description="Fields merged over the generated `SparkApplication`."
     )
 
-    def contradictions(self) -> Iterator[Contradiction]:
-        """The API version has a group and a version, and each secret a name and a key."""
+    def problems(self) -> Iterator[SettingProblem]:
+        """Yield a problem unless the API version has group and version, and each secret name and key."""
         group, slash, version = self.api_version.partition("/")
         if not (group and slash and version):
-            yield Contradiction(("api_version",), "expected group/version, sparkoperator.k8s.io/v1beta2")
+            yield SettingProblem(("api_version",), "expected group/version, sparkoperator.k8s.io/v1beta2")
         for variable, secret in self.secrets.items():
-            if [bool(part) for part in secret.split("/")] != [True, True]:
-                yield Contradiction(("secrets", variable), "expected name/key of a Secret")
+            if secret.count("/") != 1 or not all(secret.split("/")):
+                yield SettingProblem(("secrets", variable), "expected name/key of a Secret")
 
 
 class KafkaSource(Section):
@@ -237,28 +237,28 @@ class KafkaSource(Section):
         default=None, description="Private key of the client certificate (PEM), not encrypted."
     )
 
-    def contradictions(self) -> Iterator[Contradiction]:
-        """SASL settings are complete and used, or absent; certificates need TLS."""
-        sasl, by_iam = self.security_protocol.startswith("SASL"), self.sasl_mechanism == "AWS_MSK_IAM"
-        needed = ("sasl_mechanism",) if by_iam else ("sasl_mechanism", "username", "password")
+    def problems(self) -> Iterator[SettingProblem]:
+        """Yield SASL settings that are missing or unused, and certificates without TLS."""
+        uses_sasl, uses_iam = self.security_protocol.startswith("SASL"), self.sasl_mechanism == "AWS_MSK_IAM"
+        required = ("sasl_mechanism",) if uses_iam else ("sasl_mechanism", "username", "password")
         for key in ("sasl_mechanism", "username", "password", "region"):
-            given = getattr(self, key) is not None
-            if sasl and not given and key in needed:
-                yield Contradiction((key,), f"missing: {self.security_protocol} needs it")
-            elif given and not sasl:
-                yield Contradiction(
+            is_set = getattr(self, key) is not None
+            if uses_sasl and not is_set and key in required:
+                yield SettingProblem((key,), f"missing: {self.security_protocol} needs it")
+            elif is_set and not uses_sasl:
+                yield SettingProblem(
                     (key,), f"not used by {self.security_protocol}: use SASL_SSL or SASL_PLAINTEXT"
                 )
-            elif given and (by_iam != (key == "region")) and key != "sasl_mechanism":
-                yield Contradiction((key,), f"not used by {self.sasl_mechanism}")
-        if by_iam and self.security_protocol == "SASL_PLAINTEXT":
-            yield Contradiction(("security_protocol",), "AWS_MSK_IAM needs SASL_SSL")
+            elif is_set and (uses_iam != (key == "region")) and key != "sasl_mechanism":
+                yield SettingProblem((key,), f"not used by {self.sasl_mechanism}")
+        if uses_iam and self.security_protocol == "SASL_PLAINTEXT":
+            yield SettingProblem(("security_protocol",), "AWS_MSK_IAM needs SASL_SSL")
         for key in ("ca_file", "certificate_file", "key_file"):
             if getattr(self, key) is not None and not self.security_protocol.endswith("SSL"):
-                yield Contradiction((key,), f"not used by {self.security_protocol}: use SSL or SASL_SSL")
+                yield SettingProblem((key,), f"not used by {self.security_protocol}: use SSL or SASL_SSL")
         if (self.certificate_file is None) != (self.key_file is None):
             missing = "certificate_file" if self.certificate_file is None else "key_file"
-            yield Contradiction((missing,), "missing: a certificate and its key belong together")
+            yield SettingProblem((missing,), "missing: a certificate and its key belong together")
 
 
 class SqsSource(Section):
@@ -333,10 +333,10 @@ class TriggerSettings(Section):
         description="A job without a heartbeat for this long counts as dead.",
     )
 
-    def contradictions(self) -> Iterator[Contradiction]:
-        """Waiting ends, and jobs can reach the state."""
+    def problems(self) -> Iterator[SettingProblem]:
+        """Yield a problem unless waiting ends, and jobs can reach the state."""
         if self.quiet_period > self.max_wait:
-            yield Contradiction(("quiet_period",), "is longer than max_wait, so it would have no effect")
+            yield SettingProblem(("quiet_period",), "is longer than max_wait, so it would have no effect")
         if isinstance(self.state, SqliteState) and not isinstance(self.launcher, LocalLauncherSettings):
             remedy = (
                 "kubernetes or dynamodb"
@@ -344,4 +344,4 @@ class TriggerSettings(Section):
                 else "dynamodb"
             )
             reason = f"jobs of {self.launcher.type} cannot reach a sqlite file on this machine"
-            yield Contradiction(("state", "type"), f"{reason}: use {remedy}")
+            yield SettingProblem(("state", "type"), f"{reason}: use {remedy}")

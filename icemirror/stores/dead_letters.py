@@ -40,18 +40,18 @@ Redrive = Callable[[DeadLetter], None]
 
 @cache
 def _adapter() -> TypeAdapter[DeadLetter]:
-    """Built lazily: it is slow to build, and most processes never read a letter."""
+    """Return the adapter, built lazily: it is slow to build, and most processes never read a letter."""
     return TypeAdapter(DeadLetter)
 
 
 def new_letter(source: str, reason: str, received_at: float, body: bytes | str) -> DeadLetter:
     """Return the letter for an event. The same event of the same source always has the same id."""
-    received = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else body
-    name = hashlib.sha256(source.encode() + b"\0" + received).hexdigest()[:16]
-    size = MAX_BODY_BYTES if len(received) <= MAX_BODY_BYTES else _PART_BYTES
-    kept = received[:size].decode("utf-8", "replace")
-    whole = kept.encode() == received
-    return DeadLetter(name, source, reason[:_MAX_REASON_CHARACTERS], received_at, kept, whole)
+    event = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else body
+    letter_id = hashlib.sha256(source.encode() + b"\0" + event).hexdigest()[:16]
+    size = MAX_BODY_BYTES if len(event) <= MAX_BODY_BYTES else _PART_BYTES
+    text = event[:size].decode("utf-8", "replace")
+    is_complete = text.encode() == event
+    return DeadLetter(letter_id, source, reason[:_MAX_REASON_CHARACTERS], received_at, text, is_complete)
 
 
 def dump_letter(letter: DeadLetter) -> str:
@@ -69,18 +69,25 @@ def load_letter(letter_id: str, body: str) -> DeadLetter:
 
 
 def letters_to_drop(
-    received: Iterable[tuple[str, float]], now: float, max_letters: int = MAX_LETTERS
+    letters: Iterable[tuple[str, float]], now: float, max_letters: int = MAX_LETTERS
 ) -> list[str]:
-    """Return the ids of letters to drop: those that are too old, and the oldest above the limit."""
-    newest_first = sorted(received, key=lambda letter: letter[1], reverse=True)
-    oldest_kept = now - MAX_AGE_SECONDS
-    return [name for rank, (name, at) in enumerate(newest_first) if rank >= max_letters or at < oldest_kept]
+    """Return the ids of letters to drop: those that are too old, and the oldest above the limit.
+
+    `letters`: the id and the arrival time of each.
+    """
+    newest_first = sorted(letters, key=lambda letter: letter[1], reverse=True)
+    min_received_at = now - MAX_AGE_SECONDS
+    return [
+        letter_id
+        for index, (letter_id, received_at) in enumerate(newest_first)
+        if index >= max_letters or received_at < min_received_at
+    ]
 
 
 def redrive_letters(
     letters: Iterable[DeadLetter], redrive: Redrive, remove: Callable[[str], object]
 ) -> Iterator[tuple[DeadLetter, IcemirrorError | None]]:
-    """Send letters again, one by one. Accepted ones are removed; refused ones stay, with their error.
+    """Send letters again, one by one; yield each with its error, or None if it was accepted and removed.
 
     A letter is removed only after it was accepted: a duplicate event is harmless, a lost one may not be.
     """

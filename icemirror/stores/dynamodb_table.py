@@ -8,7 +8,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from icemirror.aws_errors import aws_error_code, aws_error_message, creating_client, is_refused
+from icemirror.aws_errors import aws_error_code, aws_error_message, is_refused, translate_client_errors
 from icemirror.errors import IcemirrorError, Invalid, Transient
 from icemirror.settings.trigger import DynamoDbState
 
@@ -29,7 +29,7 @@ def open_client(state: DynamoDbState, attempts: int = _ATTEMPTS) -> Any:  # noqa
         connect_timeout=_CONNECT_SECONDS,
         read_timeout=_READ_SECONDS,
     )
-    with creating_client("trigger.state", "region"):
+    with translate_client_errors("trigger.state", "region"):
         return boto3.session.Session().client(
             "dynamodb", region_name=state.region, endpoint_url=state.endpoint, config=config
         )

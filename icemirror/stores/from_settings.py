@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from icemirror.protocol.policy import Policy
-from icemirror.protocol.reads import EVERYTHING
+from icemirror.protocol.row_selection import ALL_ROWS
 from icemirror.protocol.rows import Rows
 from icemirror.settings import Settings
 from icemirror.settings.trigger import DynamoDbState, KubernetesState, SqliteState
@@ -41,7 +41,7 @@ def read_rows(settings: Settings) -> Rows:
     if _is_new(settings):
         return Rows({}, {})
     with open_store(settings, read_only=True) as store:
-        return store.load(EVERYTHING)
+        return store.load(ALL_ROWS)
 
 
 def read_letters(settings: Settings) -> tuple[DeadLetter, ...]:
@@ -58,8 +58,8 @@ def _is_new(settings: Settings) -> bool:
     return isinstance(state, SqliteState) and not (state.path.exists() and state.path.stat().st_size)
 
 
-def policy_of(settings: Settings) -> Policy:
-    """Return the protocol's numbers."""
+def build_policy(settings: Settings) -> Policy:
+    """Return the protocol's wait times, limits and number of slots."""
     trigger = settings.trigger
     return Policy(
         slots=trigger.max_concurrent_jobs,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeVar
 
 import httpx2
@@ -20,7 +21,7 @@ _ATTEMPTS = 4
 _TIMEOUT_SECONDS = 10.0
 _PAUSE_SECONDS = 0.2
 _REFUSED = (401, 403)
-_TOO_LARGE, _UNFIT = 413, 422
+_TOO_LARGE, _UNPROCESSABLE = 413, 422
 _TRANSIENT = (408, 429, 500, 502, 503, 504)
 T = TypeVar("T")
 
@@ -36,9 +37,16 @@ def open_client(state: KubernetesState) -> Client:
         ) from error
 
 
-def status_of(error: Exception) -> int | None:
+def http_status(error: Exception) -> int | None:
     """Return the HTTP status of a refusal; None if there was no response, or an invalid one."""
     return error.response.status_code if isinstance(error, httpx2.HTTPStatusError) else None
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedStatus:
+    """A refusal that the caller expected."""
+
+    status: int
 
 
 class ApiCalls:
@@ -51,16 +59,16 @@ class ApiCalls:
         self._attempts = attempts
         self._sleep = sleep
 
-    def __call__(self, request: Callable[[], T], *expected: int) -> T | int:
-        """Return the result of the request, or the status of a refusal that was expected."""
+    def __call__(self, request: Callable[[], T], *expected: int) -> T | ExpectedStatus:
+        """Return the result of the request, or a refusal with one of the expected statuses."""
         for attempt in range(self._attempts):
             try:
                 return request()
             # (KeyError: a response without a content type, in lightkube; ValueError: invalid or incomplete JSON)
             except (httpx2.HTTPError, KeyError, ValueError) as error:
-                status = status_of(error)
+                status = http_status(error)
                 if status in expected:
-                    return status
+                    return ExpectedStatus(status)
                 if not _is_transient(error) or attempt == self._attempts - 1:
                     raise self._classify(error) from error
             self._sleep(_PAUSE_SECONDS * 2**attempt * (0.5 + random.random()))  # noqa: S311
@@ -68,36 +76,36 @@ class ApiCalls:
 
     def _classify(self, error: Exception) -> IcemirrorError:
         """Return the failure of a request as an error with its remedy."""
-        status, where = status_of(error), f"Namespace: {self._namespace}"
+        status, namespace = http_status(error), f"Namespace: {self._namespace}"
         match status:
             case None:
                 return Transient(
-                    f"Kubernetes did not respond ({type(error).__name__}: {error}); try again. {where}"
+                    f"Kubernetes did not respond ({type(error).__name__}: {error}); try again. {namespace}"
                 )
             case _ if status in _REFUSED:
                 return Invalid(
                     f"Kubernetes refused access to the state ({status}: {error}): grant the service account get, list, "
-                    f"create, update and delete of configmaps, as in {ROLE}. {where}"
+                    f"create, update and delete of configmaps, as in {ROLE}. {namespace}"
                 )
-            case _ if status == _TOO_LARGE or _says_too_large(error):
+            case _ if status == _TOO_LARGE or _is_too_large(error):
                 return Invalid(
                     "a state row exceeds the limit of 1 MB: find the table with a very long error in `icemirror "
-                    f"status`, and clear it with `icemirror resume`. {where}"
+                    f"status`, and clear it with `icemirror resume`. {namespace}"
                 )
             case _ if status == NOT_FOUND:
-                return Invalid(f"the state's namespace does not exist ({error}): create it. {where}")
+                return Invalid(f"the state's namespace does not exist ({error}): create it. {namespace}")
             case _ if status in _TRANSIENT:
-                return Transient(f"Kubernetes failed ({status}: {error}); try again. {where}")
+                return Transient(f"Kubernetes failed ({status}: {error}); try again. {namespace}")
             case _:
-                return Invalid(f"Kubernetes refused a request for the state ({status}: {error}). {where}")
+                return Invalid(f"Kubernetes refused a request for the state ({status}: {error}). {namespace}")
 
 
 def _is_transient(error: Exception) -> bool:
-    status = status_of(error)
-    return (status is None or status in _TRANSIENT) and not _says_too_large(error)
+    status = http_status(error)
+    return (status is None or status in _TRANSIENT) and not _is_too_large(error)
 
 
-def _says_too_large(error: Exception) -> bool:
-    """Return whether the API server (422) or etcd (500) says that the object is too large."""
+def _is_too_large(error: Exception) -> bool:
+    """Return whether the API server (422) or etcd (500) reports that the object is too large."""
     text = str(error).lower()
-    return status_of(error) in (_UNFIT, 500) and ("too long" in text or "too large" in text)
+    return http_status(error) in (_UNPROCESSABLE, 500) and ("too long" in text or "too large" in text)

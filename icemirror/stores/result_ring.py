@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from dataclasses import dataclass
 
-from icemirror.stores.store import ResultPage, RunResult
+from icemirror.stores.store import ResultPage, TurnResult
 from icemirror.stores.stored_json import dump_result, load_result
 
 VERSION = 1
@@ -19,23 +19,24 @@ class StoredResult:
     number: int
     table: str
     run_id: str
-    at: float
+    recorded_at: float
     body: str
 
 
 def append_result(
-    ring: tuple[StoredResult, ...], new: RunResult, max_per_table: int, max_bytes: int
+    ring: tuple[StoredResult, ...], result: TurnResult, max_per_table: int, max_bytes: int
 ) -> tuple[StoredResult, ...]:
     """Return the ring with one more result: at most `max_per_table` per table, the oldest dropped if it is too long.
 
     Numbers are at least the clock's milliseconds, so that a lost ring starts again above all its earlier numbers.
     """
-    number = max(ring[-1].number + 1 if ring else 0, int(new.at * 1000), 1)
-    body = dump_result(new.result, max_bytes // 2)
+    number = max(ring[-1].number + 1 if ring else 0, int(result.recorded_at * 1000), 1)
+    body = dump_result(result.table_result, max_bytes // 2)
+    new_entry = StoredResult(number, result.table_result.table, result.run_id, result.recorded_at, body)
     counts: Counter[str] = Counter()
     newest_first: list[StoredResult] = []
     length = 0
-    for entry in (StoredResult(number, new.result.table, new.run_id, new.at, body), *reversed(ring)):
+    for entry in (new_entry, *reversed(ring)):
         counts[entry.table] += 1
         length += len(entry.body)
         if length > max_bytes and newest_first:
@@ -47,17 +48,17 @@ def append_result(
 
 def results_after(ring: tuple[StoredResult, ...], cursor: str) -> ResultPage:
     """Return the results after the cursor that this release can read."""
-    found = [entry for entry in ring if entry.number > int(cursor or 0)]
-    results = (load_result(entry.run_id, entry.at, entry.body) for entry in found)
+    entries = [entry for entry in ring if entry.number > int(cursor or 0)]
+    results = (load_result(entry.run_id, entry.recorded_at, entry.body) for entry in entries)
     return ResultPage(
         tuple(result for result in results if result is not None),
-        str(found[-1].number) if found else cursor,
+        str(entries[-1].number) if entries else cursor,
     )
 
 
 def dump_ring(ring: tuple[StoredResult, ...]) -> str:
     """Return the ring as JSON."""
-    entries = [[entry.number, entry.table, entry.run_id, entry.at, entry.body] for entry in ring]
+    entries = [[entry.number, entry.table, entry.run_id, entry.recorded_at, entry.body] for entry in ring]
     return json.dumps({"version": VERSION, "entries": entries}, separators=(",", ":"))
 
 
@@ -76,8 +77,8 @@ def load_ring(body: str) -> tuple[StoredResult, ...]:
         if document["version"] != VERSION:
             return ()
         entries = [
-            StoredResult(int(number), str(table), str(run_id), float(at), str(result))
-            for number, table, run_id, at, result in document["entries"]
+            StoredResult(int(number), str(table), str(run_id), float(recorded_at), str(result))
+            for number, table, run_id, recorded_at, result in document["entries"]
         ]
     except (ValueError, TypeError, KeyError):
         return ()

@@ -9,14 +9,19 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
-from icemirror.protocol.reads import Reads
-from icemirror.protocol.rows import Row, Rows, TableRow
+from icemirror.protocol.row_selection import RowSelection
+from icemirror.protocol.rows import Row, Rows
 from icemirror.stores.dead_letters import MAX_LETTERS, DeadLetter, dump_letter, letters_to_drop, load_letter
-from icemirror.stores.sqlite_file import classify_error, file_at, moved_error, open_file, open_read_only
-from icemirror.stores.store import ResultPage, RunResult
+from icemirror.stores.sqlite_file import (
+    classify_error,
+    moved_error,
+    open_for_writing,
+    open_read_only,
+    read_device_and_inode,
+)
+from icemirror.stores.store import SLOT, TABLE, ResultPage, TurnResult, keys_by_kind, row_key
 from icemirror.stores.stored_json import dump_result, dump_row, load_result, load_slot, load_table
 
-_TABLE, _SLOT = "table", "slot"
 _MAX_RESULTS_PER_TABLE = 200
 LETTER_AGES = "SELECT id, received_at FROM letters ORDER BY received_at"  # covered by an index
 
@@ -34,22 +39,19 @@ class SqliteStore:
         kept_letters: int = MAX_LETTERS,
     ) -> None:
         self._path = path.absolute()  # the working directory may change
-        self._file: tuple[int, int] | None = None
+        self._device_and_inode: tuple[int, int] | None = None
         self._kept_results = kept_results
         self._kept_letters = kept_letters
         self._lock = threading.RLock()
         with self._translated_errors():
-            self._connection = (open_read_only if read_only else open_file)(self._path, busy_seconds)
-        self._file = file_at(self._path)
+            open_connection = open_read_only if read_only else open_for_writing
+            self._connection = open_connection(self._path, busy_seconds)
+        self._device_and_inode = read_device_and_inode(self._path)
 
-    def load(self, reads: Reads) -> Rows:
-        """Return the requested rows that exist, from one consistent snapshot."""
-        wanted: list[tuple[str, list[str] | None]] = [
-            (_TABLE, None if reads.tables is None else sorted(reads.tables)),
-            (_SLOT, None if reads.slots is None else [str(slot) for slot in sorted(reads.slots)]),
-        ]
+    def load(self, selection: RowSelection) -> Rows:
+        """Return the selected rows that exist, from one consistent snapshot."""
         conditions, arguments = [], []
-        for kind, keys in wanted:
+        for kind, keys in keys_by_kind(selection).items():
             if keys is None:
                 conditions.append("kind = ?")
             elif keys:
@@ -59,21 +61,22 @@ class SqliteStore:
             arguments += [kind, *(keys or ())]
         query = f"SELECT kind, revision, body FROM state WHERE {' OR '.join(conditions) or '0'}"  # noqa: S608
         with self._translated_errors():
-            found = self._connection.execute(query, arguments).fetchall()
-        tables = [load_table(body, str(revision)) for kind, revision, body in found if kind == _TABLE]
-        slots = [load_slot(body, str(revision)) for kind, revision, body in found if kind == _SLOT]
+            records = self._connection.execute(query, arguments).fetchall()
+        tables = [load_table(body, str(revision)) for kind, revision, body in records if kind == TABLE]
+        slots = [load_slot(body, str(revision)) for kind, revision, body in records if kind == SLOT]
         return Rows({row.name: row for row in tables}, {row.id: row for row in slots})
 
     def compare_and_set(self, row: Row) -> bool:
         """Write the row if the stored one still has its revision."""
-        key = (_TABLE, row.name) if isinstance(row, TableRow) else (_SLOT, str(row.id))
+        key = row_key(row)
         with self._translated_errors():
             if row.revision:
-                change = "UPDATE state SET body = ?, revision = revision + 1 WHERE kind = ? AND key = ? "
-                change += "AND revision = ?"
-                return (
-                    self._connection.execute(change, (dump_row(row), *key, int(row.revision))).rowcount == 1
+                update = (
+                    "UPDATE state SET body = ?, revision = revision + 1 "
+                    "WHERE kind = ? AND key = ? AND revision = ?"
                 )
+                arguments = (dump_row(row), *key, int(row.revision))
+                return self._connection.execute(update, arguments).rowcount == 1
             insert = (
                 "INSERT INTO state (body, kind, key, revision) VALUES (?, ?, ?, 1) ON CONFLICT DO NOTHING"
             )
@@ -82,39 +85,39 @@ class SqliteStore:
     def change_token(self) -> str:
         """Return SQLite's counters of writes by other connections and by this one."""
         with self._translated_errors():
-            (others,) = self._connection.execute("PRAGMA data_version").fetchone()
-            return f"{others}.{self._connection.total_changes}"
+            (data_version,) = self._connection.execute("PRAGMA data_version").fetchone()
+            return f"{data_version}.{self._connection.total_changes}"
 
-    def record_result(self, result: RunResult) -> None:
+    def record_result(self, result: TurnResult) -> None:
         """Append to the table's history and drop its oldest results."""
-        name = result.result.table
+        table = result.table_result.table
         with self._translated_errors(), self._transaction():
             self._connection.execute(
                 "INSERT INTO results (name, run_id, at, body) VALUES (?, ?, ?, ?)",
-                (name, result.run_id, result.at, dump_result(result.result)),
+                (table, result.run_id, result.recorded_at, dump_result(result.table_result)),
             )
             self._connection.execute(
                 "DELETE FROM results WHERE name = ? AND id <= "
                 "(SELECT id FROM results WHERE name = ? ORDER BY id DESC LIMIT 1 OFFSET ?)",
-                (name, name, self._kept_results),
+                (table, table, self._kept_results),
             )
 
     def results_since(self, cursor: str) -> ResultPage:
         """Return the results of all tables after the cursor."""
         with self._translated_errors():
-            found = self._connection.execute(
+            records = self._connection.execute(
                 "SELECT id, run_id, at, body FROM results WHERE id > ? ORDER BY id LIMIT 1000",
                 (int(cursor or 0),),
             ).fetchall()
-        results = [load_result(run_id, at, body) for _, run_id, at, body in found]
+        results = [load_result(run_id, recorded_at, body) for _, run_id, recorded_at, body in records]
         readable = tuple(result for result in results if result is not None)
-        return ResultPage(readable, str(found[-1][0]) if found else cursor)
+        return ResultPage(readable, str(records[-1][0]) if records else cursor)
 
     def last_cursor(self) -> str:
         """Return the cursor after the newest result."""
         with self._translated_errors():
-            (newest,) = self._connection.execute("SELECT max(id) FROM results").fetchone()
-        return str(newest or "")
+            (newest_id,) = self._connection.execute("SELECT max(id) FROM results").fetchone()
+        return str(newest_id or "")
 
     def put_letter(self, letter: DeadLetter) -> None:
         """Store a dead letter and drop those above the limits."""
@@ -123,17 +126,19 @@ class SqliteStore:
                 "INSERT OR REPLACE INTO letters (id, received_at, body) VALUES (?, ?, ?)",
                 (letter.id, letter.received_at, dump_letter(letter)),
             )
-            known = self._connection.execute(LETTER_AGES).fetchall()
-            dropped = letters_to_drop(known, letter.received_at, self._kept_letters)
-            self._connection.executemany("DELETE FROM letters WHERE id = ?", [(name,) for name in dropped])
+            letters = self._connection.execute(LETTER_AGES).fetchall()
+            dropped_ids = letters_to_drop(letters, letter.received_at, self._kept_letters)
+            self._connection.executemany(
+                "DELETE FROM letters WHERE id = ?", [(letter_id,) for letter_id in dropped_ids]
+            )
 
     def letters(self) -> tuple[DeadLetter, ...]:
         """Return all dead letters, oldest first."""
         with self._translated_errors():
-            found = self._connection.execute(
+            records = self._connection.execute(
                 "SELECT id, body FROM letters ORDER BY received_at, id"
             ).fetchall()
-        return tuple(load_letter(name, body) for name, body in found)
+        return tuple(load_letter(letter_id, body) for letter_id, body in records)
 
     def remove_letter(self, letter_id: str) -> bool:
         """Delete a dead letter; return whether it existed."""
@@ -173,7 +178,7 @@ class SqliteStore:
 
     def _check_location(self) -> None:
         """Raise if the file was moved or deleted: later writes would be lost."""
-        if self._file is None or file_at(self._path) == self._file:
+        if self._device_and_inode is None or read_device_and_inode(self._path) == self._device_and_inode:
             return
         with suppress(sqlite3.Error):  # so that the moved file holds all earlier writes
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

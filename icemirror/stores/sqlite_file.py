@@ -9,7 +9,7 @@ from pathlib import Path
 from icemirror.errors import IcemirrorError, Invalid, Transient
 
 SCHEMA_VERSION = 1
-_APPLICATION_ID = 0x1CE3144  # distinguishes our file from others, such as a catalog's
+_APPLICATION_ID = 0x1CE3144  # distinguishes the state file from other databases, such as a catalog's
 _SCHEMA = (
     """CREATE TABLE IF NOT EXISTS state (kind TEXT NOT NULL, key TEXT NOT NULL, revision INTEGER NOT NULL,
         body TEXT NOT NULL, PRIMARY KEY (kind, key)) WITHOUT ROWID""",
@@ -26,7 +26,7 @@ _REFUSED = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PER
 _DELETE_FILE = "Delete or move the file; the next sweep finds all pending work"
 
 
-def open_file(path: Path, busy_seconds: float) -> sqlite3.Connection:
+def open_for_writing(path: Path, busy_seconds: float) -> sqlite3.Connection:
     """Open the state for writing; create it if it does not exist."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -34,7 +34,7 @@ def open_file(path: Path, busy_seconds: float) -> sqlite3.Connection:
         raise Invalid(f"cannot create the state's folder ({error.strerror}): {path.parent}") from error
     connection = sqlite3.connect(path, timeout=busy_seconds, isolation_level=None, check_same_thread=False)
     try:
-        if not _check_schema(connection, path):
+        if not _check_in_transaction(connection, path):
             _create_schema(connection, path, busy_seconds)
         connection.execute("PRAGMA synchronous = NORMAL")
     except BaseException:
@@ -45,34 +45,34 @@ def open_file(path: Path, busy_seconds: float) -> sqlite3.Connection:
 
 def open_read_only(path: Path, busy_seconds: float) -> sqlite3.Connection:
     """Open an existing state for reading; neither the file nor its folder need be writable."""
-    connection = _read_only(path, "mode=ro", busy_seconds)
+    connection = _connect_read_only(path, "mode=ro", busy_seconds)
     try:
-        _check_schema(connection, path)
+        _check_in_transaction(connection, path)
     except sqlite3.OperationalError as error:
         connection.close()
-        log = path.with_name(f"{path.name}-wal")
-        if error.sqlite_errorcode & 0xFF not in _REFUSED or (log.exists() and log.stat().st_size):
+        log_file = path.with_name(f"{path.name}-wal")
+        if error.sqlite_errorcode & 0xFF not in _REFUSED or (log_file.exists() and log_file.stat().st_size):
             raise
         # SQLite creates the files of its log even to read. There is no log, so the file is complete without them.
-        connection = _read_only(path, "immutable=1", busy_seconds)
-        _check_schema(connection, path)
+        connection = _connect_read_only(path, "immutable=1", busy_seconds)
+        _check_in_transaction(connection, path)
     return connection
 
 
-def _read_only(path: Path, mode: str, busy_seconds: float) -> sqlite3.Connection:
+def _connect_read_only(path: Path, mode: str, busy_seconds: float) -> sqlite3.Connection:
     address = f"{path.absolute().as_uri()}?{mode}"
     return sqlite3.connect(
         address, uri=True, timeout=busy_seconds, isolation_level=None, check_same_thread=False
     )
 
 
-def file_at(path: Path) -> tuple[int, int] | None:
+def read_device_and_inode(path: Path) -> tuple[int, int] | None:
     """Return device and inode of the file at this path; None if there is none."""
     try:
-        found = path.stat()
+        status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def moved_error(path: Path) -> Invalid:
@@ -104,17 +104,17 @@ def classify_error(path: Path, error: sqlite3.Error) -> IcemirrorError:
             return Transient(f"cannot read or write the state ({error}); try again. File: {path}")
 
 
-def _check_schema(connection: sqlite3.Connection, path: Path) -> bool:
-    """Check in one read transaction: another process may be creating the schema."""
+def _check_in_transaction(connection: sqlite3.Connection, path: Path) -> bool:
+    """Return whether the schema is complete, read in one transaction: another process may be creating it."""
     connection.execute("BEGIN")
     try:
-        return _has_schema(connection, path)
+        return _is_complete(connection, path)
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
 
 
-def _has_schema(connection: sqlite3.Connection, path: Path) -> bool:
+def _is_complete(connection: sqlite3.Connection, path: Path) -> bool:
     """Return whether the schema is complete: False for an empty file and for one without all tables and indexes.
 
     An additional table or index needs no new version: older releases ignore it.
@@ -122,8 +122,8 @@ def _has_schema(connection: sqlite3.Connection, path: Path) -> bool:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application == _APPLICATION_ID and version <= SCHEMA_VERSION:
-        newest = "SELECT 1 FROM sqlite_master WHERE name = 'letters_by_age'"
-        return connection.execute(newest).fetchone() is not None
+        newest_part = "SELECT 1 FROM sqlite_master WHERE name = 'letters_by_age'"
+        return connection.execute(newest_part).fetchone() is not None
     if application == _APPLICATION_ID:
         raise Invalid(
             f"a newer icemirror wrote the state: it has schema {version}, this release knows {SCHEMA_VERSION}. Upgrade "
@@ -141,7 +141,7 @@ def _create_schema(connection: sqlite3.Connection, path: Path, busy_seconds: flo
     _use_write_ahead_log(connection, busy_seconds)
     connection.execute("BEGIN IMMEDIATE")
     try:
-        if not _has_schema(connection, path):  # another process may have created it first
+        if not _is_complete(connection, path):  # another process may have created it first
             for statement in _SCHEMA:
                 connection.execute(statement)
     except BaseException:

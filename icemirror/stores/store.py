@@ -1,30 +1,46 @@
-"""The interface of a state store."""
+"""The interface of a state store, and the keys of its rows."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Protocol, Self
 
-from icemirror.protocol.reads import Reads
-from icemirror.protocol.rows import Row, Rows
+from icemirror.protocol.row_selection import RowSelection
+from icemirror.protocol.rows import Row, Rows, TableRow
 from icemirror.result import TableResult
 from icemirror.stores.dead_letters import DeadLetter
 
+TABLE, SLOT = "table", "slot"
+"""Kinds of rows, as stores name them."""
+
+
+def row_key(row: Row) -> tuple[str, str]:
+    """Return the kind of a row and its key."""
+    return (TABLE, row.name) if isinstance(row, TableRow) else (SLOT, str(row.id))
+
+
+def keys_by_kind(selection: RowSelection) -> dict[str, list[str] | None]:
+    """Return the keys to load of each kind of rows; None: all of them."""
+    return {
+        TABLE: None if selection.tables is None else sorted(selection.tables),
+        SLOT: None if selection.slots is None else [str(slot) for slot in sorted(selection.slots)],
+    }
+
 
 @dataclass(frozen=True, slots=True)
-class RunResult:
-    """What a worker reports of one turn on a table."""
+class TurnResult:
+    """What a worker reports of one turn on a table. `run_id`: the run of that worker."""
 
     run_id: str
-    at: float
-    result: TableResult
+    recorded_at: float
+    table_result: TableResult
 
 
 @dataclass(frozen=True, slots=True)
 class ResultPage:
     """Results in the order of their arrival, and the cursor for the next page."""
 
-    results: tuple[RunResult, ...]
+    results: tuple[TurnResult, ...]
     cursor: str
 
 
@@ -35,8 +51,8 @@ class Store(Protocol):
     they began. It needs no transaction over several rows.
     """
 
-    def load(self, reads: Reads) -> Rows:
-        """Return the requested rows that exist, each with its revision."""
+    def load(self, selection: RowSelection) -> Rows:
+        """Return the selected rows that exist, each with its revision."""
 
     def compare_and_set(self, row: Row) -> bool:
         """Write the row if the stored one still has `row.revision` ("": none stored); return whether it was written."""
@@ -47,7 +63,7 @@ class Store(Protocol):
         It is a hint: it may change for other reasons, and a change may be lost.
         """
 
-    def record_result(self, result: RunResult) -> None:
+    def record_result(self, result: TurnResult) -> None:
         """Append to the table's history and drop its oldest results."""
 
     def results_since(self, cursor: str) -> ResultPage:

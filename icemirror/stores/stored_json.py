@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from icemirror.errors import Invalid
 from icemirror.protocol.rows import Row, SlotRow, TableRow
 from icemirror.result import TableResult
-from icemirror.stores.store import RunResult
+from icemirror.stores.store import TurnResult
 
 VERSION = 1
 R = TypeVar("R", TableRow, SlotRow)
@@ -51,36 +51,37 @@ def load_slot(body: str, revision: str) -> SlotRow:
     return _load(_SLOT, _SLOT_FIELDS, body, revision)
 
 
-def _load(adapter: TypeAdapter[R], known: frozenset[str], body: str, revision: str) -> R:
-    """Missing fields take their defaults: adding a field needs no new version, changing one does."""
+def _load(adapter: TypeAdapter[R], field_names: frozenset[str], body: str, revision: str) -> R:
+    """Return the row. Missing fields take their defaults: adding a field needs no new version, changing one does."""
     try:
-        found = json.loads(body)
-        version = int(found["version"])
+        document = json.loads(body)
+        version = int(document["version"])
         if version > VERSION:
-            raise _newer_row(found, f"version {version}, this release knows {VERSION}")
-        extra = {name: value for name, value in found.items() if name not in known}
-        kept = {"revision": revision, "extra": json.dumps(extra) if extra else ""}
-        return adapter.validate_python({**found, **kept})
+            raise _newer_row(document, f"version {version}, this release knows {VERSION}")
+        extra = {name: value for name, value in document.items() if name not in field_names}
+        store_fields = {"revision": revision, "extra": json.dumps(extra) if extra else ""}
+        return adapter.validate_python({**document, **store_fields})
     except ValidationError as error:
-        if newer := [problem["loc"] for problem in error.errors() if problem["type"] in _NEWER_VALUE_ERRORS]:
-            where = ".".join(map(str, newer[0]))
-            raise _newer_row(found, f"an unknown value under `{where}`") from None
+        locations = [problem["loc"] for problem in error.errors() if problem["type"] in _NEWER_VALUE_ERRORS]
+        if locations:
+            field_path = ".".join(map(str, locations[0]))
+            raise _newer_row(document, f"an unknown value under `{field_path}`") from None
         raise _damaged_row(body, f"{error.error_count()} invalid values") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _damaged_row(body, type(error).__name__) from None
 
 
-def _newer_row(found: dict[str, Any], what: str) -> Invalid:  # Any: as it was stored
-    which = json.dumps(found.get("name") or found.get("id"))
+def _newer_row(document: dict[str, Any], reason: str) -> Invalid:  # Any: as it was stored
+    key = json.dumps(document.get("name") or document.get("id"))
     return Invalid(
-        f"a newer icemirror wrote the state row of {which}: it has {what}. Upgrade this icemirror, or delete or "
+        f"a newer icemirror wrote the state row of {key}: it has {reason}. Upgrade this icemirror, or delete or "
         "move the state; the next sweep finds all pending work"
     )
 
 
-def _damaged_row(body: str, what: str) -> Invalid:
+def _damaged_row(body: str, reason: str) -> Invalid:
     return Invalid(
-        f"a state row is damaged ({what}). Delete the row, or delete or move the state; the next sweep finds all "
+        f"a state row is damaged ({reason}). Delete the row, or delete or move the state; the next sweep finds all "
         f"pending work. The row: {body[:200]!r}"
     )
 
@@ -89,15 +90,16 @@ def dump_result(result: TableResult, max_bytes: int | None = None) -> str:
     """Return the result as JSON, without its first slices if it would be longer than `max_bytes`."""
     body = result.model_dump_json()
     while max_bytes is not None and len(body.encode()) > max_bytes and result.slices:
-        kept = len(result.slices) // 2
-        result = result.model_copy(update={"slices": result.slices[len(result.slices) - kept :]})
+        newest_count = len(result.slices) // 2
+        newest_slices = result.slices[len(result.slices) - newest_count :]
+        result = result.model_copy(update={"slices": newest_slices})
         body = result.model_dump_json()
     return body
 
 
-def load_result(run_id: str, at: float, body: str) -> RunResult | None:
+def load_result(run_id: str, recorded_at: float, body: str) -> TurnResult | None:
     """Return a recorded result; None if this release cannot read it. Results are history for status and metrics."""
     try:
-        return RunResult(run_id, at, TableResult.model_validate_json(body))
+        return TurnResult(run_id, recorded_at, TableResult.model_validate_json(body))
     except ValidationError:
         return None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
+
+from icemirror.similar_names import suggest
 
 TARGET_FILE_BYTES = "write.target-file-size-bytes"
 ROW_GROUP_ROWS = "write.parquet.row-group-limit"
@@ -67,14 +68,14 @@ LEVELS: Mapping[str, tuple[int, int]] = {"zstd": (-(1 << 17), 22), "gzip": (1, 9
 """Lowest and highest level of the codecs that have levels; for others Iceberg Java ignores the level."""
 PAGE_VERSIONS = ("v1", "v2")
 
-ABOVE_ZERO = "a whole number above zero"
-A_PROBABILITY = "a number between 0 and 1"
-A_PATH = "an absolute path, such as s3://bucket/folder or file:///folder"
-A_PARQUET_CODEC = f"one of {', '.join((*PARQUET_CODECS, UNCOMPRESSED))}"
-A_PAGE_VERSION = "v1 or v2"
-AN_AVRO_CODEC = "gzip, zstd, uncompressed, or snappy with python-snappy installed"
+EXPECTED_POSITIVE_NUMBER = "a whole number above zero"
+EXPECTED_PROBABILITY = "a number between 0 and 1"
+EXPECTED_PATH = "an absolute path, such as s3://bucket/folder or file:///folder"
+EXPECTED_PARQUET_CODEC = f"one of {', '.join((*PARQUET_CODECS, UNCOMPRESSED))}"
+EXPECTED_PAGE_VERSION = "v1 or v2"
+EXPECTED_AVRO_CODEC = "gzip, zstd, uncompressed, or snappy with python-snappy installed"
 
-_OURS = "icemirror."
+_ICEMIRROR_PREFIX = "icemirror."
 _BOOLEANS = frozenset(("y", "yes", "t", "true", "on", "1", "n", "no", "f", "false", "off", "0"))
 _ABSOLUTE_PATH = re.compile(r"(?!file://[^/])([a-zA-Z][a-zA-Z0-9+.-]*:/|/)")  # file://name would name a host
 
@@ -90,9 +91,9 @@ def invalid_properties(properties: Mapping[str, str]) -> Iterator[InvalidPropert
     """Yield every property with an invalid value; an empty value means the default."""
     for name, text in properties.items():
         if name == PARQUET_LEVEL and text:
-            expected = invalid_level((properties.get(PARQUET_CODEC) or "zstd").lower(), text)
+            expected = expected_level((properties.get(PARQUET_CODEC) or "zstd").lower(), text)
         else:
-            expected = next((what for rule, fits, what in _RULES if rule(name) and not fits(text)), None)
+            expected = next((rule.expected for rule in _RULES if rule.refuses(name, text)), None)
         if text and expected is not None:
             yield InvalidProperty(name, expected)
 
@@ -102,9 +103,8 @@ def reserved_properties(properties: Mapping[str, str], format_version: int) -> I
     for name, text in properties.items():
         if name == FORMAT_VERSION and text.strip() != str(format_version):
             yield name, f"is {text!r}, but format_version is {format_version}: set format_version instead"
-        elif name.startswith(_OURS) and name != MAX_SNAPSHOTS:
-            near = difflib.get_close_matches(name, [MAX_SNAPSHOTS], n=1, cutoff=0.8)
-            hint = f"; did you mean {MAX_SNAPSHOTS}?" if near else ": remove it"
+        elif name.startswith(_ICEMIRROR_PREFIX) and name != MAX_SNAPSHOTS:
+            hint = suggest(name, [MAX_SNAPSHOTS], cutoff=0.8) or ": remove it"
             yield name, f"is managed by icemirror{hint}"
 
 
@@ -121,14 +121,14 @@ def is_absolute_path(text: str) -> bool:
     return _ABSOLUTE_PATH.match(text) is not None
 
 
-def invalid_level(codec: str, text: str) -> str | None:
+def expected_level(codec: str, text: str) -> str | None:
     """Return what the level should be; None if it is valid, or the codec has no levels."""
     if codec not in LEVELS:
         return None
-    least, most = LEVELS[codec]
-    if _is_whole(text) and least <= int(text) <= most:
+    lowest, highest = LEVELS[codec]
+    if _is_whole(text) and lowest <= int(text) <= highest:
         return None
-    return f"a level of {codec}, {least} to {most}"
+    return f"a level of {codec}, {lowest} to {highest}"
 
 
 def is_probability(text: str) -> bool:
@@ -144,20 +144,35 @@ def _is_whole(text: str) -> bool:
     return re.fullmatch(r"\s*[+-]?\d+\s*", text, re.ASCII) is not None
 
 
-_Test = Callable[[str], bool]
+class _PropertyRule(NamedTuple):
+    """Which properties it applies to, the check of their values, and the expected value in words."""
 
-# Which properties, the check of their values, and the expected value in words.
-_RULES: tuple[tuple[_Test, _Test, str], ...] = (
-    (lambda name: name in NUMBERS or name.startswith(BLOOM_FILTER_NDV), is_number, ABOVE_ZERO),
-    (lambda name: name.startswith(BLOOM_FILTER_FPP), is_probability, A_PROBABILITY),
-    (lambda name: name == METRICS_COLUMNS, _is_whole, "a whole number"),
-    (lambda name: name == AVRO_CODEC, lambda text: text.lower() in AVRO_CODECS, AN_AVRO_CODEC),
-    (
+    applies_to: Callable[[str], bool]
+    is_valid: Callable[[str], bool]
+    expected: str
+
+    def refuses(self, name: str, text: str) -> bool:
+        """Return whether the rule applies to the property and its value is invalid."""
+        return self.applies_to(name) and not self.is_valid(text)
+
+
+_RULES = (
+    _PropertyRule(
+        lambda name: name in NUMBERS or name.startswith(BLOOM_FILTER_NDV), is_number, EXPECTED_POSITIVE_NUMBER
+    ),
+    _PropertyRule(lambda name: name.startswith(BLOOM_FILTER_FPP), is_probability, EXPECTED_PROBABILITY),
+    _PropertyRule(lambda name: name == METRICS_COLUMNS, _is_whole, "a whole number"),
+    _PropertyRule(
+        lambda name: name == AVRO_CODEC, lambda text: text.lower() in AVRO_CODECS, EXPECTED_AVRO_CODEC
+    ),
+    _PropertyRule(
         lambda name: name == PARQUET_CODEC,
         lambda text: text.lower() in (*PARQUET_CODECS, UNCOMPRESSED),
-        A_PARQUET_CODEC,
+        EXPECTED_PARQUET_CODEC,
     ),
-    (lambda name: name == PAGE_VERSION, lambda text: text in PAGE_VERSIONS, A_PAGE_VERSION),
-    (lambda name: name in PATHS, is_absolute_path, A_PATH),
-    (lambda name: name in FLAGS, lambda text: text.lower() in _BOOLEANS, "true or false"),
+    _PropertyRule(
+        lambda name: name == PAGE_VERSION, lambda text: text in PAGE_VERSIONS, EXPECTED_PAGE_VERSION
+    ),
+    _PropertyRule(lambda name: name in PATHS, is_absolute_path, EXPECTED_PATH),
+    _PropertyRule(lambda name: name in FLAGS, lambda text: text.lower() in _BOOLEANS, "true or false"),
 )

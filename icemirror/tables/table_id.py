@@ -15,7 +15,7 @@ class TableId:
 
     @classmethod
     def parse(cls, dotted: str) -> Self:
-        """`a.b.t` → namespace (a, b), name t."""
+        """Return namespace (a, b) and name t for `a.b.t`; raise `ValueError` for a name without a namespace."""
         *namespace, name = dotted.split(".")
         if not namespace or not name or not all(namespace):
             raise ValueError(f"{dotted!r} is not a table name: expected namespace.table")

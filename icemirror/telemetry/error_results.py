@@ -13,17 +13,17 @@ LOG_HINT = "see the job's log"
 """Where to find details of an error in a worker."""
 
 
-def to_error_result(error: Exception, more: str = "") -> ErrorResult:
-    """Return kind and message; `more`: where to find details of an unexpected error.
+def to_error_result(error: Exception, details_hint: str = "") -> ErrorResult:
+    """Return kind and message; `details_hint`: where to find details of an unexpected error.
 
     An unexpected error is a defect of icemirror or a library. A worker retries it like a transient one: only errors of
     `BLOCKING_KINDS` quarantine a table at once.
     """
     if isinstance(error, IcemirrorError):
-        return ErrorResult(kind=error.kind, message=cut(redact(str(error))))
-    return ErrorResult(kind=Kind.UNEXPECTED, message=cut(f"{describe_unexpected(error)}; {more}"))
+        return ErrorResult(kind=error.kind, message=shorten(redact(str(error))))
+    return ErrorResult(kind=Kind.UNEXPECTED, message=shorten(f"{describe_unexpected(error)}; {details_hint}"))
 
 
-def cut(message: str) -> str:
+def shorten(message: str) -> str:
     """Return the message, shortened to fit into a state row."""
     return message if len(message) <= MAX_MESSAGE_CHARACTERS else f"{message[: MAX_MESSAGE_CHARACTERS - 1]}…"

@@ -10,18 +10,18 @@ from datetime import UTC, datetime
 from icemirror.errors import IcemirrorError
 from icemirror.telemetry.redaction import redact, redact_tree
 
-Bound = Callable[[], Mapping[str, str]]
+BoundFields = Callable[[], Mapping[str, str]]
 
 _COLOURS = {"debug": "\x1b[2m", "warning": "\x1b[33m", "error": "\x1b[31m", "critical": "\x1b[31m"}
-_PLAIN = "\x1b[0m"
+_RESET = "\x1b[0m"
 
 
-def _fields(record: logging.LogRecord) -> dict[str, object]:
+def _read_fields(record: logging.LogRecord) -> dict[str, object]:
     fields = getattr(record, "fields", None)
     return dict(fields) if isinstance(fields, Mapping) else {}
 
 
-def _message(record: logging.LogRecord) -> str:
+def _format_message(record: logging.LogRecord) -> str:
     try:
         return record.getMessage()
     except (TypeError, ValueError, KeyError):  # a library's message that does not match its arguments
@@ -31,7 +31,7 @@ def _message(record: logging.LogRecord) -> str:
 class JsonFormatter(logging.Formatter):
     """Formats every record as one JSON object on one line."""
 
-    def __init__(self, labels: Mapping[str, str], bound: Bound, *, debug: bool = False) -> None:
+    def __init__(self, labels: Mapping[str, str], bound: BoundFields, *, debug: bool = False) -> None:
         super().__init__()
         self._labels = labels
         self._bound = bound
@@ -39,11 +39,11 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
-        when = datetime.fromtimestamp(record.created, UTC)
+        time_ = datetime.fromtimestamp(record.created, UTC)
         head: dict[str, object] = {
-            "ts": when.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "ts": time_.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname.lower(),
-            "event": _message(record),
+            "event": _format_message(record),
             "project_ref": None,
             "environment": None,
             **self._labels,
@@ -55,7 +55,7 @@ class JsonFormatter(logging.Formatter):
         # A field may set the table; it must not replace the other keys at the start of the line.
         fields = {
             f"{name}_" if name in ("ts", "level", "event", "logger", *self._labels) else name: value
-            for name, value in _fields(record).items()
+            for name, value in _read_fields(record).items()
         }
         line: dict[str, object] = {**head, **fields, "logger": record.name}
         if record.exc_info and (error := record.exc_info[1]):
@@ -67,9 +67,9 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """`12:30:01 info  shop.orders  merged events=2000 seconds=0.7`."""
+    """Formats a record as `12:30:01 info  shop.orders  merged events=2000 seconds=0.7`."""
 
-    def __init__(self, bound: Bound, colours: Callable[[], bool]) -> None:
+    def __init__(self, bound: BoundFields, colours: Callable[[], bool]) -> None:
         super().__init__()
         self._bound = bound
         self._colours = colours
@@ -77,22 +77,22 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line, and below it a traceback if there is one."""
         level = record.levelname.lower()
-        fields = {**self._bound(), **_fields(record)}
+        fields = {**self._bound(), **_read_fields(record)}
         table = fields.pop("table", None)
-        when = datetime.fromtimestamp(record.created).astimezone().strftime("%H:%M:%S")
-        words = [when, f"{level:<7}", *([str(table)] if table else []), _message(record)]
-        words += [f"{name}={_show(value)}" for name, value in fields.items() if value is not None]
-        line = _printable(redact(" ".join(words)))
+        time_ = datetime.fromtimestamp(record.created).astimezone().strftime("%H:%M:%S")
+        texts = [time_, f"{level:<7}", *([str(table)] if table else []), _format_message(record)]
+        texts += [f"{name}={_format_value(value)}" for name, value in fields.items() if value is not None]
+        line = _printable(redact(" ".join(texts)))
         if record.exc_info and (error := record.exc_info[1]):
             # icemirror's errors contain the remedy; for others the origin matters.
-            ours = isinstance(error, IcemirrorError)
-            text = f"{error}" if ours else self.formatException(record.exc_info)
-            line += "".join(f"\n  {_printable(part)}" for part in redact(text).splitlines())
+            is_icemirror_error = isinstance(error, IcemirrorError)
+            text = f"{error}" if is_icemirror_error else self.formatException(record.exc_info)
+            line += "".join(f"\n  {_printable(text_line)}" for text_line in redact(text).splitlines())
         colour = _COLOURS.get(level) if self._colours() else None
-        return f"{colour}{line}{_PLAIN}" if colour else line
+        return f"{colour}{line}{_RESET}" if colour else line
 
 
-def _show(value: object) -> str:
+def _format_value(value: object) -> str:
     text = str(redact_tree(value))
     return json.dumps(text, ensure_ascii=False) if " " in text or not text else text
 

@@ -23,8 +23,7 @@ from icemirror.telemetry.log_format import JsonFormatter, TextFormatter
 
 LogFormat = Literal["json", "text", "console"]
 
-# Libraries whose INFO messages are noise.
-NOISY = (
+NOISY_LIBRARIES = (  # their INFO messages are not logged
     "py4j",
     "pyiceberg",
     "urllib3",
@@ -93,9 +92,9 @@ def get_log(name: str) -> Log:
 @contextmanager
 def bind(*, table: str | None = None, run: str | None = None, batch: str | None = None) -> Iterator[None]:
     """Add these fields to every line logged inside; inner values win."""
-    given = {"table": table, "run": run, "batch": batch}
+    fields = {"table": table, "run": run, "batch": batch}
     token = _bound.set(
-        {**_bound.get(), **{name: value for name, value in given.items() if value is not None}}
+        {**_bound.get(), **{name: value for name, value in fields.items() if value is not None}}
     )
     try:
         yield
@@ -118,7 +117,7 @@ def configure_logs(
 ) -> None:
     """Send all logs of the process, including those of libraries, to stderr in this format.
 
-    With `debug`, or the level debug, JSON includes tracebacks of our own errors.
+    With `debug`, or the level debug, JSON includes tracebacks of icemirror's errors.
     """
     labels = {"project_ref": project_ref, "environment": environment}
     handler = _Stderr()
@@ -128,11 +127,11 @@ def configure_logs(
         else TextFormatter(bound_fields, _colours)
     )
     root = logging.getLogger()
-    for old in [old for old in root.handlers if isinstance(old, _Stderr)]:
-        root.removeHandler(old)
+    for old_handler in [old_handler for old_handler in root.handlers if isinstance(old_handler, _Stderr)]:
+        root.removeHandler(old_handler)
     root.addHandler(handler)
     root.setLevel(log_level.upper())
-    for name in NOISY:
+    for name in NOISY_LIBRARIES:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
     logging.captureWarnings(True)
 

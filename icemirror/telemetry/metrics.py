@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from icemirror.telemetry.logs import get_log
-from icemirror.telemetry.names import Instrument, Metric
+from icemirror.telemetry.metric_names import Instrument, Metric
 
 log = get_log(__name__)
 
@@ -56,9 +56,9 @@ def check_use(metric: Metric, instrument: Instrument, value: float, labels: dict
     """Raise if a metric is used with a wrong instrument, wrong labels or a negative count."""
     if metric.instrument is not instrument:
         raise ValueError(f"{metric.name} is a {metric.instrument}, not a {instrument}")
-    given, needed = set(labels), set(metric.labels)
-    if given != needed:
-        raise ValueError(f"{metric.name} has the labels {sorted(needed)}, not {sorted(given)}")
+    labels_used, labels_required = set(labels), set(metric.labels)
+    if labels_used != labels_required:
+        raise ValueError(f"{metric.name} has the labels {sorted(labels_required)}, not {sorted(labels_used)}")
     if instrument is Instrument.COUNTER and value < 0:
         raise ValueError(f"{metric.name} is a counter and cannot decrease: {value}")
 

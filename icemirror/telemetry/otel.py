@@ -18,28 +18,28 @@ from opentelemetry.sdk.resources import Resource
 from prometheus_client import CollectorRegistry, generate_latest
 
 from icemirror import __version__
-from icemirror.telemetry import names
+from icemirror.telemetry import metric_names
+from icemirror.telemetry.metric_names import Instrument, Metric, Unit
 from icemirror.telemetry.metrics import check_use
-from icemirror.telemetry.names import Instrument, Metric, Unit
 
 KIB = 1024
-SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
-BYTES = tuple(4 * KIB * 4**step for step in range(10))  # 4 KiB … 1 GiB
-EVENTS = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000)
+SECONDS_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
+BYTES_BUCKETS = tuple(4 * KIB * 4**step for step in range(10))  # 4 KiB … 1 GiB
+EVENTS_BUCKETS = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 OTLP_INTERVAL_SECONDS = 15
 
 Record = Callable[[float, dict[str, str]], None]
 
 
-def buckets(metric: Metric) -> tuple[float, ...]:
+def histogram_buckets(metric: Metric) -> tuple[float, ...]:
     """Return the histogram buckets of a metric."""
     match metric.unit:
         case Unit.SECONDS:
-            return SECONDS
+            return SECONDS_BUCKETS
         case Unit.BYTES:
-            return BYTES
+            return BYTES_BUCKETS
         case Unit.NONE:
-            return EVENTS
+            return EVENTS_BUCKETS
 
 
 class OtelMetrics:
@@ -65,11 +65,11 @@ class OtelMetrics:
         self._provider = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
         meter = self._provider.get_meter("icemirror", __version__)
         self._record = {
-            metric.name: _instrument(meter, metric)
-            for metric in names.ALL
-            if metric is not names.RESIDENT_BYTES
+            metric.name: _create_instrument(meter, metric)
+            for metric in metric_names.ALL
+            if metric is not metric_names.RESIDENT_BYTES
         }
-        memory = names.RESIDENT_BYTES
+        memory = metric_names.RESIDENT_BYTES
         meter.create_observable_gauge(memory.name, [_observe_memory], memory.unit.value, memory.description)
 
     def count(self, metric: Metric, amount: int = 1, **labels: str) -> None:
@@ -96,15 +96,17 @@ class OtelMetrics:
         self._provider.shutdown()
 
 
-def _instrument(meter: Meter, metric: Metric) -> Record:
-    about = (metric.name, metric.unit.value, metric.description)
+def _create_instrument(meter: Meter, metric: Metric) -> Record:
+    arguments = (metric.name, metric.unit.value, metric.description)
     match metric.instrument:
         case Instrument.COUNTER:
-            return meter.create_counter(*about).add
+            return meter.create_counter(*arguments).add
         case Instrument.HISTOGRAM:
-            return meter.create_histogram(*about, explicit_bucket_boundaries_advisory=buckets(metric)).record
+            return meter.create_histogram(
+                *arguments, explicit_bucket_boundaries_advisory=histogram_buckets(metric)
+            ).record
         case Instrument.GAUGE:
-            return meter.create_gauge(*about).set
+            return meter.create_gauge(*arguments).set
 
 
 def resident_bytes() -> int | None:

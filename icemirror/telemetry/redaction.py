@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from urllib.parse import quote, quote_plus
 
 MASK = "***"
-SHORTEST_SECRET = 4  # masking a shorter value would garble every text and protect nothing
+MIN_SECRET_CHARACTERS = 4  # masking a shorter value would garble every text and protect nothing
 
 _spellings: set[str] = set()
 _pattern: re.Pattern[str] | None = None
@@ -18,7 +18,7 @@ _pattern: re.Pattern[str] | None = None
 def register_secret(value: str) -> None:
     """Mask this value from now on, including its forms in URLs and JSON."""
     global _pattern  # one set of secrets per process, because it applies to all output
-    if len(value) < SHORTEST_SECRET:
+    if len(value) < MIN_SECRET_CHARACTERS:
         return
     _spellings.update(
         {value, quote(value, safe=""), quote_plus(value), json.dumps(value)[1:-1], repr(value)[1:-1]}

@@ -20,7 +20,7 @@ SERVICE = "iceberg-merger"
 WITHHELD = "(withheld: a library's error message may quote data; see the log)"
 
 # Parts of an event that may contain data: arguments, requests, earlier log lines, user, host.
-_DROPPED = ("breadcrumbs", "extra", "request", "user", "server_name", "modules")
+_DROPPED_FIELDS = ("breadcrumbs", "extra", "request", "user", "server_name", "modules")
 
 Report = Callable[[BaseException], None]
 
@@ -76,23 +76,23 @@ def open_sentry(
 
 
 def strip_event(event: Event, hint: Hint) -> Event:
-    """Reduce an event to class, location, our own messages and tags, with secrets masked."""
+    """Reduce an event to class, location, icemirror's messages and tags, with secrets masked."""
     # Any: an event is a dictionary in which every part may be missing or of another type.
-    parts: dict[str, Any] = {name: part for name, part in event.items() if name not in _DROPPED}
-    named = {(error.__module__, error.__qualname__) for error in _with_subclasses(IcemirrorError)}
-    for raised in (parts.get("exception") or {}).get("values") or []:
-        # Our own messages never quote rows or keys; a library's may ("could not convert 'Ann' …").
-        ours = (raised.get("module"), raised.get("type")) in named
-        raised["value"] = redact(str(raised.get("value") or "")) if ours else WITHHELD
+    stripped: dict[str, Any] = {name: value for name, value in event.items() if name not in _DROPPED_FIELDS}
+    icemirror_errors = {(error.__module__, error.__qualname__) for error in _with_subclasses(IcemirrorError)}
+    for raised in (stripped.get("exception") or {}).get("values") or []:
+        # icemirror's messages never quote rows or keys; a library's may ("could not convert 'Ann' …").
+        is_icemirror_error = (raised.get("module"), raised.get("type")) in icemirror_errors
+        raised["value"] = redact(str(raised.get("value") or "")) if is_icemirror_error else WITHHELD
         for frame in (raised.get("stacktrace") or {}).get("frames") or []:
             frame.pop("vars", None)
-    return redact_tree(parts)  # type: ignore[return-value]  # the same dictionary, masked
+    return redact_tree(stripped)  # type: ignore[return-value]  # the same dictionary, masked
 
 
 def _with_subclasses(error: type[IcemirrorError]) -> Iterator[type[IcemirrorError]]:
     yield error
-    for more in error.__subclasses__():
-        yield from _with_subclasses(more)
+    for subclass in error.__subclasses__():
+        yield from _with_subclasses(subclass)
 
 
 def _report_nothing(error: BaseException) -> None:

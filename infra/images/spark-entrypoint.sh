@@ -4,10 +4,10 @@ set -eu
 
 # Spark passes Java options as SPARK_JAVA_OPT_0, SPARK_JAVA_OPT_1, …; each can contain spaces.
 executor() {
-    at=0
-    while eval "[ -n \"\${SPARK_JAVA_OPT_$at+x}\" ]"; do
-        eval "set -- \"\$@\" \"\$SPARK_JAVA_OPT_$at\""
-        at=$((at + 1))
+    index=0
+    while eval "[ -n \"\${SPARK_JAVA_OPT_$index+x}\" ]"; do
+        eval "set -- \"\$@\" \"\$SPARK_JAVA_OPT_$index\""
+        index=$((index + 1))
     done
     classpath="${SPARK_CLASSPATH:+$SPARK_CLASSPATH:}${SPARK_HOME}/conf:${SPARK_HOME}/jars/*"
     exec tini -s -- java "$@" "-Xms${SPARK_EXECUTOR_MEMORY}" "-Xmx${SPARK_EXECUTOR_MEMORY}" -cp "$classpath" \

@@ -1,10 +1,11 @@
 # The configuration of the trigger and the jobs, written from the variables and the created resources.
 locals {
-  # Half of a worker's memory is for Java, half for Python, which holds the rows. EMR's defaults differ: larger workers,
-  # which do not fit the warm ones, and three executors at the start of a job.
   workers = merge(
+    # EMR's default workers are larger and do not fit the warm ones. Half of the memory is for Java, half for Python, which
+    # holds the rows.
     { for worker in ["driver", "executor"] : "spark.${worker}.cores" => tostring(var.spark.worker_vcpu) },
     { for worker in ["driver", "executor"] : "spark.${worker}.memory" => "${var.spark.worker_memory_gb / 2}g" },
+    # EMR's default is three executors at the start of a job.
     { for property in ["spark.executor.instances", "spark.dynamicAllocation.initialExecutors"] : property => "1" },
     { "spark.emr-serverless.memoryOverheadFactor" = "1.0" },
   )

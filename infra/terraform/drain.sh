@@ -13,11 +13,11 @@ application=${1:?"usage: drain.sh APPLICATION_ID [--cancel]"}
 cancel=${2:-}
 poll_seconds=${DRAIN_POLL_SECONDS:-10}
 
-state() {
+get_state() {
     aws emr-serverless get-application --application-id "$application" --query application.state --output text
 }
 
-runs() {
+list_runs() {
     aws emr-serverless list-job-runs --application-id "$application" \
         --states SUBMITTED PENDING SCHEDULED QUEUED RUNNING CANCELLING --query 'jobRuns[].id' --output text
 }
@@ -27,9 +27,9 @@ schedule=$(aws scheduler get-schedule --name "$name-maintenance" --query Schedul
 [ -z "$schedule" ] || echo "maintenance is not paused and starts at $schedule (UTC): run terraform before then" >&2
 
 while :; do
-    state=$(state)
+    state=$(get_state)
     case $state in STOPPED | CREATED) break ;; esac
-    running=$(runs)
+    running=$(list_runs)
     if [ -n "$running" ] && [ "$running" != None ]; then
         echo "waiting for job runs: $running" >&2
         if [ "$cancel" = --cancel ]; then

@@ -1,5 +1,5 @@
 # One installation in one account and region: a function that receives commit events, an EMR Serverless application that
-# merges, and the queue, state, roles and alarms around them.
+# merges, with their queue, state table, roles and alarms.
 data "aws_caller_identity" "current" {}
 
 data "aws_partition" "current" {}
@@ -118,7 +118,7 @@ module "trigger" {
 
   name            = var.name
   account         = local.account
-  sender_arns     = values(module.events.rules)
+  rule_arns       = values(module.events.rules)
   package         = { zip = var.packages.trigger_zip, image = var.packages.trigger_image, runtime = var.packages.trigger_runtime }
   architecture    = var.architecture
   configuration   = jsonencode(local.configuration)

@@ -95,7 +95,7 @@ variable "spark" {
     warm_executors   = optional(number, 0)
     encrypt_disks    = optional(bool, false)
   })
-  description = "EMR Serverless application. max_vcpu, max_memory_gb and max_disk_gb limit what runs at once, which caps the cost. It stops after idle_minutes. worker_vcpu and worker_memory_gb are the size of each driver and executor; warm_drivers and warm_executors stay started. encrypt_disks uses kms_key_arn for the jobs' disks and the logs that EMR keeps."
+  description = "EMR Serverless application. max_vcpu, max_memory_gb, max_disk_gb: limits of the application, which cap the cost. idle_minutes: it stops after them. worker_vcpu, worker_memory_gb: size of each driver and executor. warm_drivers, warm_executors: number of workers that stay started. encrypt_disks: use kms_key_arn for the jobs' disks and the logs that EMR keeps."
   default     = {}
 
   validation {
@@ -183,13 +183,13 @@ variable "events" {
     glue                     = optional(bool, false)
     msk                      = optional(object({ cluster_arn = string, topics = list(string) }))
   })
-  description = "Event sources: S3 and Glue through EventBridge, and topics of an MSK cluster. own_bucket_notifications replaces all other notifications of the changelogs' buckets; without it, enable EventBridge on the buckets yourself."
+  description = "Event sources: S3 and Glue through EventBridge, and topics of an MSK cluster. own_bucket_notifications: Terraform owns all notifications of the changelogs' buckets and replaces others; without it, enable EventBridge on the buckets yourself."
   default     = {}
 }
 
 variable "sweep_minutes" {
   type        = number
-  description = "Minutes between sweeps, which find commits without an event."
+  description = "Minutes between sweeps. A sweep finds commits whose event was lost."
   default     = 5
 
   validation {
@@ -235,7 +235,7 @@ variable "alarms" {
     turn_seconds = optional(number, 3600)
     vcpu         = optional(number)
   })
-  description = "SNS topic and thresholds of the alarms: lag of a mirror, time that a job spends on one table, and vCPUs held for three hours (default: three quarters of spark.max_vcpu)."
+  description = "SNS topic of the alarms and their thresholds: lag of a mirror, duration of one turn, vCPUs in use for three hours (default: three quarters of spark.max_vcpu)."
   default     = {}
 }
 

@@ -1,4 +1,4 @@
-"""Changelog rows that cannot be merged: the reasons, and how to convert the other rows without them."""
+"""Bad rows: changelog rows that cannot be merged. They fail the merge, or are rejected (`on_bad_row: quarantine`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol, Self, TypeVar
 import numpy as np
 
 from icemirror.errors import Invalid
-from spark_job.index.keys import Indices, Mask
+from spark_job.columns.arrays import Indices, Mask
 
 Converted = TypeVar("Converted")
 
@@ -20,8 +20,8 @@ class Filterable(Protocol):
     def __len__(self) -> int:
         """Return the number of rows."""
 
-    def filter(self, kept: Mask) -> Self:
-        """Return the rows where `kept` is true."""
+    def filter(self, selected: Mask) -> Self:
+        """Return the rows where `selected` is true."""
 
 
 Rows = TypeVar("Rows", bound=Filterable)
@@ -38,7 +38,7 @@ class RejectReason(StrEnum):
 
     @property
     def description(self) -> str:
-        """Return a text for users, without values of the row."""
+        """A text for users, without values of the row."""
         return _DESCRIPTIONS[self]
 
 
@@ -51,42 +51,45 @@ _DESCRIPTIONS = {
 }
 
 
-class BadRows(Invalid):
-    """Some rows cannot be merged: the numbers of all rows that failed one check. The message describes the first."""
+class BadFile(Invalid):
+    """A changelog file cannot be merged. The message is the problem, followed by the path."""
 
-    def __init__(self, message: str, reason: RejectReason, rows: Indices) -> None:
-        super().__init__(message)
+    def __init__(self, problem: str, path: str) -> None:
+        super().__init__(f"{problem}: {path}")
+        self.problem = problem
+
+
+class BadRows(BadFile):
+    """Some rows of a file cannot be merged: all rows that failed one check. The message describes the first."""
+
+    def __init__(self, problem: str, path: str, reason: RejectReason, rows: Indices) -> None:
+        super().__init__(problem, path)
         self.reason = reason
         self.rows = rows
 
 
 RowsByReason = Sequence[tuple[RejectReason, Indices]]
-"""Numbers of bad rows by reason; each row once."""
-
-
-def row_numbers(wrong: Mask) -> Indices:
-    """Return the numbers of the rows where `wrong` is true."""
-    return np.flatnonzero(wrong)
+"""Rejected rows of a file by reason; each row once."""
 
 
 def convert_good_rows(
     columns: Rows, convert: Callable[[Rows], Converted]
 ) -> tuple[Converted, Indices | None, RowsByReason]:
-    """Return what `convert` makes of the good rows, their numbers (None: all rows), and the bad rows.
+    """Return the converted good rows, their row numbers (None: all rows are good), and the rejected rows.
 
     If `convert` raises `BadRows`, it is called again without these rows, once per check that fails.
     """
-    kept: Indices | None = None
-    bad: list[tuple[RejectReason, Indices]] = []
+    good_rows: Indices | None = None
+    rejected: list[tuple[RejectReason, Indices]] = []
     while True:
         try:
-            return convert(columns), kept, bad
-        except BadRows as found:
-            rows = np.arange(len(columns)) if kept is None else kept
-            good = np.ones(len(rows), dtype=np.bool_)
-            good[found.rows] = False
-            if good.all():
+            return convert(columns), good_rows, rejected
+        except BadRows as error:
+            rows = np.arange(len(columns)) if good_rows is None else good_rows
+            is_good = np.ones(len(rows), dtype=np.bool_)
+            is_good[error.rows] = False
+            if is_good.all():
                 raise
-            bad.append((found.reason, rows[found.rows]))
-            kept = rows[good]
-            columns = columns.filter(good)
+            rejected.append((error.reason, rows[error.rows]))
+            good_rows = rows[is_good]
+            columns = columns.filter(is_good)

@@ -43,7 +43,7 @@ class ColumnRef:
     """A column, or a nested field with its dotted name, and the top-level column that contains it."""
 
     field: NestedField
-    top: NestedField
+    top_level: NestedField
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,77 +56,78 @@ class CdcColumns:
 
     @property
     def top_level_ids(self) -> set[int]:
-        """Return the field ids of the top-level columns that belong to the writer."""
+        """The field ids of the top-level columns that belong to the writer."""
         columns = (self.operation, *self.sequence, self.deleted)
-        return {column.top.field_id for column in columns if column is not None}
+        return {column.top_level.field_id for column in columns if column is not None}
 
 
 def find_cdc_columns(settings: TableSettings, schema: Schema) -> CdcColumns:
     """Return the columns of operation, sequence and delete flag."""
-    operation, deleted = _operation(settings, schema), _deleted(settings, schema)
+    operation, deleted = _find_operation(settings, schema), _find_delete_flag(settings, schema)
     if operation is None and not settings.upsert_only:
         deleted = deleted or _profile_delete_column(settings, schema)
-    return CdcColumns(operation, _sequence(settings, schema), deleted)
+    return CdcColumns(operation, _find_sequence(settings, schema), deleted)
 
 
-def _operation(settings: TableSettings, schema: Schema) -> ColumnRef | None:
+def _find_operation(settings: TableSettings, schema: Schema) -> ColumnRef | None:
     name = settings.resolved_operation_column
     if name is None:
         return None
     if settings.operation_column is None:
-        name = _renamed_on_clash(settings, schema, name)
+        name = _supabase_etl_name(settings, schema, name)
         if find_column(schema, name) is None and _has_delete_column(settings, schema):
             return None
-    found = require_column(settings, schema, name, "operation_column")
-    if not isinstance(found.field.field_type, _OPERATION_TYPES):
+    column = require_column(settings, schema, name, "operation_column")
+    if not isinstance(column.field.field_type, _OPERATION_TYPES):
         raise Invalid(
-            f"{settings.changelog_id}: column {name} of type {found.field.field_type} cannot hold the operation: "
+            f"{settings.changelog_id}: column {name} of type {column.field.field_type} cannot hold the operation: "
             f"use a column of type string, boolean, int or long (operation_column of {settings.name})"
         )
-    return found
+    return column
 
 
 def _has_delete_column(settings: TableSettings, schema: Schema) -> bool:
-    default = settings.profile_defaults.delete_column
+    default_name = settings.profile_defaults.delete_column
     return settings.delete_column is not None or (
-        default is not None and find_column(schema, default) is not None
+        default_name is not None and find_column(schema, default_name) is not None
     )
 
 
 def _profile_delete_column(settings: TableSettings, schema: Schema) -> ColumnRef | None:
     name = settings.profile_defaults.delete_column
+    # The error names operation_column: an operation replaces the profile's delete column.
     return None if name is None else require_column(settings, schema, name, "operation_column")
 
 
-def _deleted(settings: TableSettings, schema: Schema) -> ColumnRef | None:
+def _find_delete_flag(settings: TableSettings, schema: Schema) -> ColumnRef | None:
     if settings.delete_column is None:
         return None
-    found = require_column(settings, schema, settings.delete_column, "delete_column")
-    if not isinstance(found.field.field_type, _DELETE_TYPES):
+    column = require_column(settings, schema, settings.delete_column, "delete_column")
+    if not isinstance(column.field.field_type, _DELETE_TYPES):
         raise Invalid(
-            f"{settings.changelog_id}: column {settings.delete_column} of type {found.field.field_type} cannot flag "
+            f"{settings.changelog_id}: column {settings.delete_column} of type {column.field.field_type} cannot flag "
             f"deleted rows: use a boolean, integer, date, timestamp or text (delete_column of {settings.name})"
         )
-    return found
+    return column
 
 
-def _sequence(settings: TableSettings, schema: Schema) -> tuple[ColumnRef, ...]:
+def _find_sequence(settings: TableSettings, schema: Schema) -> tuple[ColumnRef, ...]:
     connector = settings.connector_defaults
     if connector is None:
         names = settings.resolved_sequence_columns
         if settings.sequence_column is None:
-            names = tuple(_renamed_on_clash(settings, schema, name) for name in names)
+            names = tuple(_supabase_etl_name(settings, schema, name) for name in names)
         return tuple(require_column(settings, schema, name, "sequence_column") for name in names)
-    found = [
+    required = [
         _find_first(schema, names) or require_column(settings, schema, names[0], "sequence_column")
         for names in connector.columns
     ]
-    further = [_find_first(schema, names) for names in connector.further]
-    return (*found, *(column for column in further if column is not None))
+    optional = [_find_first(schema, names) for names in connector.optional_columns]
+    return (*required, *(column for column in optional if column is not None))
 
 
 def _find_first(schema: Schema, names: tuple[str, ...]) -> ColumnRef | None:
-    return next((found for name in names if (found := find_column(schema, name)) is not None), None)
+    return next((column for name in names if (column := find_column(schema, name)) is not None), None)
 
 
 def sequence_codec(settings: TableSettings, columns: tuple[ColumnRef, ...]) -> SequenceCodec:
@@ -134,17 +135,18 @@ def sequence_codec(settings: TableSettings, columns: tuple[ColumnRef, ...]) -> S
     fields = [column.field for column in columns]
     try:
         return choose_sequence(
-            fields, {field.name: SequenceEncoding(settings.format_of(field.name)) for field in fields}
+            fields,
+            {field.name: SequenceEncoding(settings.sequence_format_for(field.name)) for field in fields},
         )
     except Invalid as error:
         raise Invalid(f"{settings.changelog_id}: {error} (sequence_column of {settings.name})") from error
 
 
-def _renamed_on_clash(settings: TableSettings, schema: Schema, name: str) -> str:
-    """Return the name of a column of Supabase ETL, which appends `_1`, `_2` … if the source has a column of that name.
+def _supabase_etl_name(settings: TableSettings, schema: Schema, name: str) -> str:
+    """Return the name of a writer's column. Supabase ETL appends `_1`, `_2` … if the source has a column of that name.
 
-    It creates its two columns with the table, the operation first, after all columns of the source. Columns that the
-    source gets later follow them, are optional, and may have any name.
+    Supabase ETL creates its two columns with the table, the operation first, after all columns of the source. Columns
+    that the source gets later follow them, are optional, and may have any name.
     """
     if settings.profile != "supabase-etl":
         return name
@@ -152,28 +154,31 @@ def _renamed_on_clash(settings: TableSettings, schema: Schema, name: str) -> str
     pairs = [
         (first, second)
         for first, second in pairwise(sorted(schema.fields, key=lambda field: field.field_id))
-        if _is_called(first, operation) and _is_called(second, sequence)
+        if _has_name_with_suffix(first, operation) and _has_name_with_suffix(second, sequence)
     ]
-    created = max(
+    writer_columns = max(
         pairs, key=lambda pair: (pair[0].required and pair[1].required, pair[0].field_id), default=None
     )
-    return next((field.name for field in created or schema.fields[-2:] if _is_called(field, name)), name)
+    return next(
+        (field.name for field in writer_columns or schema.fields[-2:] if _has_name_with_suffix(field, name)),
+        name,
+    )
 
 
-def _is_called(field: NestedField, name: str) -> bool:
+def _has_name_with_suffix(field: NestedField, name: str) -> bool:
     return re.fullmatch(rf"{re.escape(name)}(_\d+)?", field.name) is not None
 
 
 def find_column(schema: Schema, name: str) -> ColumnRef | None:
-    """Find a column, or a nested field by its dotted name."""
-    for top in schema.fields:
-        if top.name == name:
-            return ColumnRef(top, top)
-    for top in schema.fields:
-        if name.startswith(f"{top.name}."):
-            inner = _find_nested(top, name[len(top.name) + 1 :])
-            if inner is not None:
-                return ColumnRef(inner.model_copy(update={"name": name}), top)
+    """Return a column, or a nested field by its dotted name; None if there is none."""
+    for column in schema.fields:
+        if column.name == name:
+            return ColumnRef(column, column)
+    for column in schema.fields:
+        if name.startswith(f"{column.name}."):
+            nested = _find_nested(column, name[len(column.name) + 1 :])
+            if nested is not None:
+                return ColumnRef(nested.model_copy(update={"name": name}), column)
     return None
 
 
@@ -183,20 +188,27 @@ def _find_nested(field: NestedField, name: str) -> NestedField | None:
     for child in field.field_type.fields:
         if child.name == name:
             return child
-        if name.startswith(f"{child.name}.") and (found := _find_nested(child, name[len(child.name) + 1 :])):
-            return found
+        if name.startswith(f"{child.name}.") and (nested := _find_nested(child, name[len(child.name) + 1 :])):
+            return nested
     return None
 
 
 def require_column(settings: TableSettings, schema: Schema, name: str, setting: str) -> ColumnRef:
-    """Return the column that a setting names; if it is missing, the error suggests the most similar one."""
-    found = find_column(schema, name)
-    if found is not None:
-        return found
+    """Return the column that a setting names; raise `Invalid` with the most similar name if it is missing."""
+    column = find_column(schema, name)
+    if column is not None:
+        return column
+    raise unknown_column(settings, schema, name, setting)
+
+
+def unknown_column(settings: TableSettings, schema: Schema, name: str, setting: str) -> Invalid:
+    """Return the error of a setting that names a column which the changelog does not have."""
     names = [field.name for field in schema.fields]
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"its columns are {', '.join(names[:20])}."
-    raise Invalid(
+    similar_names = difflib.get_close_matches(name, names, n=1)
+    hint = (
+        f"did you mean {similar_names[0]}?" if similar_names else f"its columns are {', '.join(names[:20])}."
+    )
+    return Invalid(
         f"{settings.name}: {setting} names {name}, but the changelog {settings.changelog_id} has no column {name}; "
         f"{hint} Correct {setting}."
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -13,13 +14,29 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
 from icemirror.errors import Corrupt
-from spark_job.changelog.history import ChangelogFile
 from spark_job.changelog.memory_bounds import batch_rows
+from spark_job.columns.arrays import invert_permutation
 from spark_job.columns.distinct import distinct
-from spark_job.columns.field_map import FieldMap
+from spark_job.columns.field_map import FieldMap, field_ids
 from spark_job.columns.missing_columns import MissingValues, fill_missing_column
 from spark_job.columns.parquet_columns import column_names, open_parquet, read_groups, row_group_starts
-from spark_job.columns.projection import Projection, field_id_of, project_column
+from spark_job.columns.projection import Projection, project_column, read_field_id
+
+
+class RowFile(Protocol):
+    """A Parquet file with rows: a changelog file, or a data file of the mirror."""
+
+    @property
+    def path(self) -> str:
+        """The location of the file."""
+
+    @property
+    def row_count(self) -> int:
+        """The number of rows, with which the footer must agree."""
+
+    @property
+    def missing_values(self) -> MissingValues:
+        """By field id, the values of columns that the file may lack."""
 
 
 class RowsExceedMemory(Exception):
@@ -28,39 +45,57 @@ class RowsExceedMemory(Exception):
 
 def read_rows(
     io: FileIO,
-    files: Sequence[ChangelogFile],
+    files: Sequence[RowFile],
     file: NDArray[np.uint32],
     row: NDArray[np.uint32],
     ids: FieldMap,
-    mirror: Schema,
+    schema: Schema,
     defaults: MissingValues | None = None,
     max_bytes: int | None = None,
 ) -> pa.Table:
-    """Return the rows at (file, row), which must be ascending.
+    """Return the rows at (file, row), which must be ascending, with the columns of the mirror's schema.
 
     `defaults`: values of columns that a file does not have, by the changelog's field ids. Raise `RowsExceedMemory` if
     more than one row is requested and they take more than `max_bytes`.
     """
-    target = schema_to_pyarrow(mirror)
+    target = schema_to_pyarrow(schema)
     tables: list[pa.Table] = []
-    held = 0
+    held_bytes = 0
     for ordinal in distinct(file):
-        listed = files[int(ordinal)]
+        row_file = files[int(ordinal)]
         rows = row[file == ordinal].astype(np.int64)
-        with open_parquet(io, listed.path, listed.events) as parquet:
+        with open_parquet(io, row_file.path, row_file.row_count) as parquet:
             for table in read_selected_rows(
-                io, parquet, rows, file_projection(listed, ids, defaults), target
+                io, parquet, rows, file_projection(row_file, ids, defaults), target
             ):
                 tables.append(table)
-                held += table.nbytes
-                if max_bytes is not None and held > max_bytes and len(row) > 1:
+                held_bytes += table.nbytes
+                if max_bytes is not None and held_bytes > max_bytes and len(row) > 1:
                     raise RowsExceedMemory
     return pa.concat_tables(tables)
 
 
-def file_projection(file: ChangelogFile, ids: FieldMap, defaults: MissingValues | None = None) -> Projection:
+def read_at_positions(
+    io: FileIO,
+    files: Sequence[RowFile],
+    file: NDArray[np.uint32],
+    row: NDArray[np.uint32],
+    ids: FieldMap,
+    schema: Schema,
+    defaults: MissingValues | None = None,
+    max_bytes: int | None = None,
+) -> pa.Table:
+    """Return the columns of a schema at (file, row), in any order. Raises `RowsExceedMemory` as `read_rows` does."""
+    order = np.lexsort((row, file))
+    schema_ids = set(field_ids(schema.as_struct()))
+    read_ids = {source: target for source, target in ids.items() if target in schema_ids}
+    rows = read_rows(io, files, file[order], row[order], read_ids, schema, defaults, max_bytes)
+    return rows.take(pa.array(invert_permutation(order)))
+
+
+def file_projection(file: RowFile, ids: FieldMap, defaults: MissingValues | None = None) -> Projection:
     """Return the projection of a file's columns to the mirror's."""
-    missing = {**(defaults or {}), **dict(file.partition)}
+    missing = {**(defaults or {}), **file.missing_values}
     mapped = {ids[field_id]: value for field_id, value in missing.items() if field_id in ids}
     return Projection(file.path, ids, mapped)
 
@@ -76,24 +111,24 @@ def read_selected_rows(
         raise Corrupt(f"the file has {starts[-1]} rows, but row {int(rows[-1])} was requested: {path}")
     bounds = np.searchsorted(rows, starts)
     for group in range(parquet.num_row_groups):
-        wanted = rows[bounds[group] : bounds[group + 1]] - starts[group]
-        if not len(wanted):
+        rows_in_group = rows[bounds[group] : bounds[group + 1]] - starts[group]
+        if not len(rows_in_group):
             continue
         columns = list(sources.values())
         if not columns:
-            yield project_rows(pa.table({}), len(wanted), sources, projection, target)
+            yield project_rows(pa.table({}), len(rows_in_group), sources, projection, target)
             continue
         max_rows = batch_rows(io, path, parquet, group, columns)
         if max_rows is None:
             table = read_groups(parquet, path, [group], columns)
-            yield project_rows(_take(table, wanted), len(wanted), sources, projection, target)
+            yield project_rows(_take(table, rows_in_group), len(rows_in_group), sources, projection, target)
             continue
         first = 0
         for batch in parquet.iter_batches(max_rows, row_groups=[group], columns=columns):
-            start, end = np.searchsorted(wanted, [first, first + len(batch)])
+            start, end = np.searchsorted(rows_in_group, [first, first + len(batch)])
             if start < end:
                 table = pa.Table.from_batches([batch])
-                selected = _take(table, wanted[start:end] - first)
+                selected = _take(table, rows_in_group[start:end] - first)
                 yield project_rows(selected, selected.num_rows, sources, projection, target)
             first += len(batch)
         if first != starts[group + 1] - starts[group]:
@@ -101,9 +136,9 @@ def read_selected_rows(
 
 
 def _take(table: pa.Table, rows: NDArray[np.int64]) -> pa.Table:
-    """Return these rows; one may occur twice: an event that changes a key ends one and starts another."""
-    whole = len(rows) == table.num_rows and bool((rows == np.arange(len(rows))).all())
-    return table if whole else table.take(pa.array(rows))
+    """Return these rows. A row may occur twice: an event that changes a key is a delete and an upsert."""
+    is_whole_table = len(rows) == table.num_rows and bool((rows == np.arange(len(rows))).all())
+    return table if is_whole_table else table.take(pa.array(rows))
 
 
 def source_columns(parquet: pq.ParquetFile, projection: Projection) -> dict[int, str]:
@@ -118,7 +153,7 @@ def project_rows(
     """Return the mirror's columns by field id; `rows` is the row count, which a table without columns lacks."""
     columns: list[pa.ChunkedArray] = []
     for field in target:
-        field_id = field_id_of(field, projection.path)
+        field_id = read_field_id(field, projection.path)
         name = sources.get(field_id)
         if name is None:
             values = fill_missing_column(field, rows, field_id, projection.missing_values, projection.path)

@@ -1,36 +1,42 @@
-"""Encode rejected rows and truncated events as keyless events, so that they pass through the shuffle.
+"""Encode rejected rows and truncations as marker events, so that they pass through the shuffle with the others.
 
-operation   0, 1: upsert, delete        126: a truncation that the mirror has not followed
-                                        127: `row` is the number of events before a followed truncation
-                                        128 + n: rejected for the n-th reason
+operation   0, 1      upsert, delete
+            126       marker: a truncation that the mirror has not applied
+            127       marker: `row` is the number of events before the applied truncation
+            128 + n   marker: rejected for the n-th reason
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
+from spark_job.changelog.added_files import ChangelogFile
 from spark_job.changelog.bad_rows import RejectReason
-from spark_job.changelog.changes import Changes, concat_changes, keyless_changes
-from spark_job.changelog.history import ChangelogFile
-from spark_job.changelog.read_changes import read_file_events
+from spark_job.changelog.event_batch import EventBatch, concat_events, marker_events
+from spark_job.changelog.read_events import read_file_events
 from spark_job.changelog.shape import ChangelogShape
 from spark_job.changelog.truncations import is_new_truncation
-from spark_job.index.keys import Indices, Mask
+from spark_job.columns.arrays import Indices, Mask
 
-_NEW_TRUNCATION = 126
-_BEFORE_TRUNCATION = 127
-_FIRST_REASON = 128
+
+class _Marker(IntEnum):
+    NEW_TRUNCATION = 126
+    BEFORE_TRUNCATION = 127
+    FIRST_REASON = 128
+
+
 _REASONS = tuple(RejectReason)
 
 
 @dataclass(frozen=True, slots=True)
 class RejectedRows:
-    """Rejected rows: position in the slice (file ordinal, row), and the number of the reason."""
+    """Rejected rows: position in the slice (file ordinal, row), and the ordinal of the reason."""
 
     file: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
     row: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
@@ -45,8 +51,8 @@ class RejectedRows:
 
     @property
     def reasons(self) -> list[RejectReason]:
-        """Return the reason of each row."""
-        return [_REASONS[number] for number in self.reason.tolist()]
+        """The reason of each row."""
+        return [_REASONS[ordinal] for ordinal in self.reason.tolist()]
 
     def count_by_reason(self) -> Mapping[str, int]:
         """Return the number of rows per reason, in the order of the reasons."""
@@ -55,7 +61,7 @@ class RejectedRows:
 
 
 def concat_rejected(parts: Sequence[RejectedRows]) -> RejectedRows:
-    """Concatenate rejected rows, ordered by (file, row)."""
+    """Return the rejected rows of all parts, ordered by (file, row)."""
     parts = [RejectedRows(), *parts]
     rows = RejectedRows(
         np.concatenate([part.file for part in parts]),
@@ -65,44 +71,51 @@ def concat_rejected(parts: Sequence[RejectedRows]) -> RejectedRows:
     return rows.take(np.lexsort((rows.row, rows.file)))
 
 
-def read_events_with_rejects(io: FileIO, file: ChangelogFile, ordinal: int, shape: ChangelogShape) -> Changes:
-    """Return the events of a changelog file, with rejected ones and a truncation that the mirror has not followed."""
-    found = read_file_events(io, file, ordinal, shape)
-    marked = [
-        keyless_changes(shape, ordinal, rows, operation=_FIRST_REASON + _REASONS.index(reason))
-        for reason, rows in found.bad
+def read_events_with_rejects(
+    io: FileIO, file: ChangelogFile, ordinal: int, shape: ChangelogShape
+) -> EventBatch:
+    """Return the events to merge of a changelog file, followed by markers of its rejected rows and truncations."""
+    file_events = read_file_events(io, file, ordinal, shape)
+    markers = [
+        marker_events(shape, ordinal, rows, operation=_Marker.FIRST_REASON + _REASONS.index(reason))
+        for reason, rows in file_events.rejected
     ]
-    if found.before_truncation:
-        marked.append(
-            keyless_changes(shape, ordinal, np.array([found.before_truncation]), operation=_BEFORE_TRUNCATION)
+    if file_events.before_truncation:
+        markers.append(
+            marker_events(
+                shape, ordinal, np.array([file_events.before_truncation]), operation=_Marker.BEFORE_TRUNCATION
+            )
         )
-    if found.truncation is not None and is_new_truncation(found.truncation, shape.followed_truncation):
-        row = np.array([found.truncation.row])
-        marked.append(keyless_changes(shape, ordinal, row, operation=_NEW_TRUNCATION))
-    return concat_changes([found.changes, *marked]) if marked else found.changes
+    if file_events.truncation is not None and is_new_truncation(
+        file_events.truncation, shape.applied_truncation
+    ):
+        row = np.array([file_events.truncation.row])
+        markers.append(marker_events(shape, ordinal, row, operation=_Marker.NEW_TRUNCATION))
+    return concat_events([file_events.events, *markers]) if markers else file_events.events
 
 
-def find_new_truncation(events: Changes) -> tuple[int, int] | None:
-    """Return file ordinal and row of the first truncation that the mirror has not followed."""
-    found = np.flatnonzero(events.operation == _NEW_TRUNCATION)
-    if not len(found):
+def find_new_truncation(events: EventBatch) -> tuple[int, int] | None:
+    """Return file ordinal and row of the first truncation that the mirror has not applied."""
+    truncations = np.flatnonzero(events.operation == _Marker.NEW_TRUNCATION)
+    if not len(truncations):
         return None
-    first = found[np.argmin(events.positions[found])]
+    first = truncations[np.argmin(events.positions[truncations])]
     return int(events.file[first]), int(events.row[first])
 
 
-def split_before_truncation(events: Changes) -> tuple[Changes, int]:
-    """Return the other events, and the number of events before a truncation."""
-    truncated: Mask = events.operation == _BEFORE_TRUNCATION
-    if not truncated.any():
+def split_before_truncation(events: EventBatch) -> tuple[EventBatch, int]:
+    """Return the events without their markers, and the number of events before the applied truncation."""
+    is_marker: Mask = events.operation == _Marker.BEFORE_TRUNCATION
+    if not is_marker.any():
         return events, 0
-    return events.take(~truncated), int(events.row[truncated].sum())
+    return events.take(~is_marker), int(events.row[is_marker].sum())
 
 
-def split_rejected(events: Changes) -> tuple[Changes, RejectedRows]:
+def split_rejected(events: EventBatch) -> tuple[EventBatch, RejectedRows]:
     """Return the events that can be merged, and the rejected rows."""
-    wrong: Mask = events.operation >= _FIRST_REASON
-    if not wrong.any():
+    is_rejected: Mask = events.operation >= _Marker.FIRST_REASON
+    if not is_rejected.any():
         return events, RejectedRows()
-    bad = events.take(wrong)
-    return events.take(~wrong), RejectedRows(bad.file, bad.row, bad.operation - np.uint8(_FIRST_REASON))
+    rejected = events.take(is_rejected)
+    reason = rejected.operation - np.uint8(_Marker.FIRST_REASON)
+    return events.take(~is_rejected), RejectedRows(rejected.file, rejected.row, reason)

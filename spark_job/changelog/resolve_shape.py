@@ -31,32 +31,34 @@ from spark_job.index.key_codec import Encoding, KeyCodec, choose_codec
 def resolve_shape(
     settings: TableSettings, schema: Schema, last_column_id: int | None = None
 ) -> ChangelogShape:
-    """Find the columns of the changelog's schema by the settings."""
+    """Return the shape of a changelog with this schema; raise `Invalid` if the settings do not match its columns."""
     if settings.append_only:
         return _keyless_shape(settings, schema, last_column_id)
     cdc = find_cdc_columns(settings, schema)
     # By field id: neither a rename nor another order of columns may change the encoded key.
-    keys = sorted(_key_columns(settings, schema), key=lambda key: key.field_id)
+    keys = sorted(_find_key_columns(settings, schema), key=lambda key: key.field_id)
     for key in keys:
         if key.field_id in cdc.top_level_ids:
             raise Invalid(f"{settings.changelog_id}: column {key.name} cannot be key and CDC column at once")
-    old_keys = _old_keys(settings, schema, keys)
+    old_keys = _find_old_keys(settings, schema, keys)
     profile, values = settings.profile_defaults, settings.resolved_operation_values
     placeholder = settings.resolved_unchanged_value
-    copied = values.insert if profile.null_sequence_is_lowest else profile.copy_values
+    initial_copy_operations = values.insert if profile.null_sequence_is_lowest else profile.copy_values
     shape = ChangelogShape(
         key_ids=tuple(key.field_id for key in keys),
         operation_id=cdc.operation.field.field_id if cdc.operation else None,
         operations=_operations(settings),
         sequence=sequence_codec(settings, cdc.sequence),
         row_ids=_row_ids(settings, schema, keys, cdc, old_keys),
-        codec=_codec(settings, keys),
-        changelog=str(settings.changelog_id),
+        key_codec=_choose_key_codec(settings, keys),
+        changelog_name=str(settings.changelog_id),
         last_column_id=last_column_id,
         defaults=initial_defaults(schema),
         ignored_operations=frozenset(values.ignore),
         truncate_operations=frozenset(values.truncate),
-        null_sequence_for=frozenset({*copied, *([None] if profile.null_sequence_is_lowest else [])}),
+        null_sequence_for=frozenset(
+            {*initial_copy_operations, *([None] if profile.null_sequence_is_lowest else [])}
+        ),
         has_null_records=profile.has_null_records
         and (cdc.operation is not None or settings.delete_column is None),
         delete_id=cdc.deleted.field.field_id if cdc.deleted else None,
@@ -71,7 +73,7 @@ def resolve_shape(
 
 def _arrow_types(schema: Schema, shape: ChangelogShape) -> dict[int, pa.DataType]:
     arrow_types = {
-        leaf.field_id: normalized_type(schema_to_pyarrow(leaf.kind))
+        leaf.field_id: normalized_type(schema_to_pyarrow(leaf.field_type))
         for leaf in leaf_columns(schema)
         if leaf.field_id in shape.event_column_ids
     }
@@ -91,19 +93,20 @@ def _row_ids(
     cdc: CdcColumns,
     old_keys: tuple[ColumnRef, ...],
 ) -> tuple[int, ...]:
-    """Return all columns except those that the CDC writer added."""
-    writers = cdc.top_level_ids | {column.top.field_id for column in old_keys}
+    """Return the ids of all columns except those that the CDC writer added."""
+    writer_column_ids = cdc.top_level_ids | {column.top_level.field_id for column in old_keys}
     prefix = settings.profile_defaults.writer_prefix
     if prefix is not None:
-        writers |= {field.field_id for field in schema.fields if field.name.startswith(prefix)}
-    kept = {
-        require_column(settings, schema, name, "keep_columns").top.field_id for name in settings.keep_columns
+        writer_column_ids |= {field.field_id for field in schema.fields if field.name.startswith(prefix)}
+    kept_ids = {
+        require_column(settings, schema, name, "keep_columns").top_level.field_id
+        for name in settings.keep_columns
     }
-    writers -= kept | {key.field_id for key in keys}
-    return tuple(field.field_id for field in schema.fields if field.field_id not in writers)
+    writer_column_ids -= kept_ids | {key.field_id for key in keys}
+    return tuple(field.field_id for field in schema.fields if field.field_id not in writer_column_ids)
 
 
-def _old_keys(settings: TableSettings, schema: Schema, keys: list[NestedField]) -> tuple[ColumnRef, ...]:
+def _find_old_keys(settings: TableSettings, schema: Schema, keys: list[NestedField]) -> tuple[ColumnRef, ...]:
     """Return the columns of the key before a change; none if one of them is missing."""
     if settings.old_key_columns:
         missing = [key.name for key in keys if key.name not in settings.old_key_columns]
@@ -113,18 +116,20 @@ def _old_keys(settings: TableSettings, schema: Schema, keys: list[NestedField]) 
                 "does not name where its old value is"
             )
         names = [settings.old_key_columns[key.name] for key in keys]
-        found = [require_column(settings, schema, name, "old_key_columns") for name in names]
+        old_keys = [require_column(settings, schema, name, "old_key_columns") for name in names]
     else:
         patterns = settings.profile_defaults.old_key_names
-        tried = [[find_column(schema, pattern.format(key.name)) for key in keys] for pattern in patterns]
-        found = next(([column for column in columns if column] for columns in tried if all(columns)), [])
-    for column, key in zip(found, keys, strict=False):
+        candidates = [[find_column(schema, pattern.format(key.name)) for key in keys] for pattern in patterns]
+        old_keys = next(
+            ([column for column in columns if column] for columns in candidates if all(columns)), []
+        )
+    for column, key in zip(old_keys, keys, strict=False):
         if column.field.field_type != key.field_type:
             raise Invalid(
                 f"{settings.changelog_id}: column {column.field.name} of type {column.field.field_type} cannot hold "
                 f"the old value of {key.name}, which is of type {key.field_type} (old_key_columns of {settings.name})"
             )
-    return tuple(found)
+    return tuple(old_keys)
 
 
 def _keyless_shape(settings: TableSettings, schema: Schema, last_column_id: int | None) -> ChangelogShape:
@@ -142,14 +147,14 @@ def _keyless_shape(settings: TableSettings, schema: Schema, last_column_id: int 
         truncate_operations=frozenset(settings.resolved_operation_values.truncate),
         sequence=SequenceCodec(()),
         row_ids=_row_ids(settings, schema, [], cdc, ()),
-        codec=KeyCodec(Encoding.HASHED),
-        changelog=str(settings.changelog_id),
+        key_codec=KeyCodec(Encoding.HASHED),
+        changelog_name=str(settings.changelog_id),
         last_column_id=last_column_id,
         defaults=initial_defaults(schema),
     )
 
 
-def _codec(settings: TableSettings, keys: list[NestedField]) -> KeyCodec:
+def _choose_key_codec(settings: TableSettings, keys: list[NestedField]) -> KeyCodec:
     for key in keys:
         try:
             choose_codec([key.field_type])
@@ -160,13 +165,13 @@ def _codec(settings: TableSettings, keys: list[NestedField]) -> KeyCodec:
     return choose_codec([key.field_type for key in keys])
 
 
-def _key_columns(settings: TableSettings, schema: Schema) -> list[NestedField]:
+def _find_key_columns(settings: TableSettings, schema: Schema) -> list[NestedField]:
     top_level = {field.field_id: field for field in schema.fields}
     if settings.primary_keys:
-        named = [
-            require_column(settings, schema, name, "primary_keys").field for name in settings.primary_keys
+        key_ids = [
+            require_column(settings, schema, name, "primary_keys").field.field_id
+            for name in settings.primary_keys
         ]
-        key_ids = [field.field_id for field in named]
     elif schema.identifier_field_ids:
         key_ids = schema.identifier_field_ids
     else:

@@ -24,7 +24,7 @@ from pyiceberg.types import (
 from icemirror.errors import Invalid
 from spark_job.changelog.bad_rows import BadRows, RejectReason
 from spark_job.changelog.sequence_text import SIGN_BIT, TEXT_ENCODINGS, SequenceEncoding, decode_text
-from spark_job.index.keys import U64
+from spark_job.columns.arrays import U64
 
 _PARTS = {
     SequenceEncoding.NUMBER: 1,
@@ -43,7 +43,7 @@ class SequenceColumn:
 
     @property
     def parts(self) -> int:
-        """Return how many unsigned parts a value has."""
+        """The number of unsigned parts of a value."""
         return _PARTS[self.encoding]
 
 
@@ -55,31 +55,31 @@ class SequenceCodec:
 
     @property
     def field_ids(self) -> tuple[int, ...]:
-        """Return the field ids of the columns."""
+        """The field ids of the columns."""
         return tuple(column.field_id for column in self.columns)
 
     @property
     def parts(self) -> int:
-        """Return how many unsigned parts the sequence of an event has."""
+        """The number of unsigned parts of an event's sequence."""
         return sum(column.parts for column in self.columns)
 
     def encode(
         self,
         arrays: Sequence[pa.Array],
-        file: str,
+        path: str,
         null_is_lowest: NDArray[np.bool_] | None = None,
         rows: NDArray[np.int64] | None = None,
     ) -> U64:
-        """Return one row of parts per event; error messages name `file`.
+        """Return one row of parts per event; error messages name `path`.
 
         `null_is_lowest`: events for which NULL is the lowest value instead of an error. `rows`: their rows in the file.
         """
         parts: list[U64] = []
         for column, array in zip(self.columns, arrays, strict=True):
             if array.null_count:
-                parts.extend(_encode_with_nulls(column, array, file, null_is_lowest, rows))
+                parts.extend(_encode_with_nulls(column, array, path, null_is_lowest, rows))
             else:
-                parts.extend(_encode_column(column, array, file, rows))
+                parts.extend(_encode_column(column, array, path, rows))
         return np.stack(parts, axis=1) if parts else np.empty((0, 0), dtype=np.uint64)
 
 
@@ -98,9 +98,9 @@ def choose_sequence(
                 encoding = SequenceEncoding.DECIMAL
             case StringType():
                 encoding = (text_encodings or {}).get(column.name, SequenceEncoding.HEX_PAIR)
-            case other:
+            case unsupported:
                 raise Invalid(
-                    f"column {column.name} of type {other} cannot be a sequence: "
+                    f"column {column.name} of type {unsupported} cannot be a sequence: "
                     "use integers, decimals, dates, timestamps, or strings of 16 hex digits, slash, 16 hex digits, or "
                     "of another sequence_format"
                 )
@@ -111,21 +111,22 @@ def choose_sequence(
 def _encode_with_nulls(
     column: SequenceColumn,
     array: pa.Array,
-    file: str,
+    path: str,
     null_is_lowest: NDArray[np.bool_] | None,
     rows: NDArray[np.int64] | None,
 ) -> list[U64]:
     null: NDArray[np.bool_] = array.is_null().to_numpy(zero_copy_only=False)
-    wrong = np.flatnonzero(null if null_is_lowest is None else null & ~null_is_lowest)
-    if len(wrong):
-        wrong = wrong if rows is None else rows[wrong]
+    bad = np.flatnonzero(null if null_is_lowest is None else null & ~null_is_lowest)
+    if len(bad):
+        bad_rows = bad if rows is None else rows[bad]
         raise BadRows(
-            f"{column.name} is NULL in row {int(wrong[0])}, so the event has no order: {file}",
+            f"{column.name} is NULL in row {int(bad_rows[0])}, so the event has no order",
+            path,
             RejectReason.NULL_SEQUENCE,
-            wrong,
+            bad_rows,
         )
     valid = np.flatnonzero(~null)
-    encoded = _encode_column(column, array.drop_null(), file, valid if rows is None else rows[valid])
+    encoded = _encode_column(column, array.drop_null(), path, valid if rows is None else rows[valid])
     parts: list[U64] = []
     for values in encoded:
         parts.append(np.zeros(len(array), dtype=np.uint64))
@@ -134,20 +135,20 @@ def _encode_with_nulls(
 
 
 def _encode_column(
-    column: SequenceColumn, array: pa.Array, file: str, rows: NDArray[np.int64] | None
+    column: SequenceColumn, array: pa.Array, path: str, rows: NDArray[np.int64] | None
 ) -> tuple[U64, ...]:
     match column.encoding:
         case SequenceEncoding.NUMBER:
-            return (_numbers(array),)
+            return (_encode_numbers(array),)
         case SequenceEncoding.DECIMAL:
-            return _decimals(array)
+            return _encode_decimals(array)
         case encoding:
             return decode_text(
-                array, encoding, column.name, file, np.arange(len(array)) if rows is None else rows
+                array, encoding, column.name, path, np.arange(len(array)) if rows is None else rows
             )
 
 
-def _numbers(array: pa.Array) -> U64:
+def _encode_numbers(array: pa.Array) -> U64:
     if pa.types.is_date32(array.type):
         array = array.view(pa.int32())
     elif pa.types.is_temporal(array.type):
@@ -156,8 +157,8 @@ def _numbers(array: pa.Array) -> U64:
     return signed.view(np.uint64) ^ SIGN_BIT
 
 
-def _decimals(array: pa.Array) -> tuple[U64, ...]:
-    """Return the unscaled numbers: all values of a column have the same scale."""
+def _encode_decimals(array: pa.Array) -> tuple[U64, ...]:
+    """Return the high and low halves of the unscaled numbers: all values of a column have the same scale."""
     if not len(array):
         return np.empty(0, np.uint64), np.empty(0, np.uint64)
     wide = array.cast(pa.decimal128(38, array.type.scale))

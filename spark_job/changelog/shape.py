@@ -1,4 +1,4 @@
-"""The roles of a changelog's columns: key, operation, sequence, and the row itself."""
+"""The shape of a changelog: which of its columns are key, operation, sequence and row, and how events are read."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ class Operation(IntEnum):
 
 @dataclass(frozen=True)
 class ChangelogShape:
-    """The columns of one changelog, by field id, and how a merge reads them.
+    """The columns of one changelog by field id, and how a merge reads events from them.
 
+    - `row_ids`: the top-level columns that the mirror gets.
     - `operation_id`: None if every row is an upsert. `truncate_operations`: operation values that report a truncation.
     - `null_sequence_for`: operations for which a NULL sequence is the lowest value.
     - `delete_id`: a column of the source that flags deleted rows.
@@ -38,7 +39,7 @@ class ChangelogShape:
     - `last_column_id`: the greatest field id that the changelog ever assigned, if known.
     - `defaults`: values of columns in files that do not have them.
     - `rejects_bad_rows`: bad rows are rejected instead of failing the merge.
-    - `followed_truncation`: the last truncation that the mirror followed; events before it are not merged.
+    - `applied_truncation`: the last truncation that the mirror has applied; events before it are not merged.
     - `excluded_ids`: columns whose values must not be stored anywhere.
     - `arrow_types`: the normalized Arrow types of the event columns.
     """
@@ -48,8 +49,8 @@ class ChangelogShape:
     operations: Mapping[str | None, Operation]
     sequence: SequenceCodec
     row_ids: tuple[int, ...]
-    codec: KeyCodec
-    changelog: str = ""
+    key_codec: KeyCodec
+    changelog_name: str = ""
     last_column_id: int | None = None
     defaults: MissingValues = field(default_factory=dict)
     ignored_operations: frozenset[str] = frozenset()
@@ -62,19 +63,19 @@ class ChangelogShape:
     null_for_unknown_value: bool = False
     rejects_bad_rows: bool = False
     keeps_deleted_rows: bool = False
-    followed_truncation: Truncation | None = None
+    applied_truncation: Truncation | None = None
     excluded_ids: frozenset[int] = frozenset()
     arrow_types: Mapping[int, pa.DataType] = field(default_factory=dict)
 
     def with_mirror_salt(self, mirror: UUID) -> ChangelogShape:
-        """Return the shape with the key codec of this mirror."""
-        return replace(self, codec=self.codec.salted(mirror))
+        """Return the shape with a key codec that is salted for this mirror."""
+        return replace(self, key_codec=self.key_codec.with_salt(mirror))
 
     def without_truncations(self) -> ChangelogShape:
         """Return the shape that ignores truncations: events before one are merged as well."""
         ignored = self.ignored_operations | frozenset(filter(None, self.truncate_operations))
         return replace(
-            self, truncate_operations=frozenset(), ignored_operations=ignored, followed_truncation=None
+            self, truncate_operations=frozenset(), ignored_operations=ignored, applied_truncation=None
         )
 
     @property
@@ -90,7 +91,7 @@ class ChangelogShape:
     @property
     def key_definition(self) -> KeyDefinition:
         """Return how the index encodes keys and orders."""
-        return KeyDefinition(self.codec, self.key_ids, self.sequence.field_ids)
+        return KeyDefinition(self.key_codec, self.key_ids, self.sequence.field_ids)
 
     @property
     def event_column_ids(self) -> tuple[int, ...]:

@@ -33,7 +33,7 @@ from pyiceberg.types import (
     StringType,
 )
 
-from spark_job.index.keys import Mask
+from spark_job.columns.arrays import Mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +46,23 @@ class UnchangedPlaceholder:
         """Return which values of a column are placeholders; None if none is."""
         if isinstance(column.type, pa.BaseExtensionType):
             return None
-        found = np.concatenate(
+        is_placeholder = np.concatenate(
             [np.zeros(0, np.bool_), *(self._find_in_array(chunk) for chunk in column.chunks if len(chunk))]
         )
-        return found if found.any() else None
+        return is_placeholder if is_placeholder.any() else None
 
     def _find_in_array(self, array: pa.Array) -> Mask:
-        kind = array.type
-        if _is_text(kind) or _is_binary(kind):
-            return self._equal(array)
-        if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
-            return self._nested(array)
+        array_type = array.type
+        if _is_text(array_type) or _is_binary(array_type):
+            return self._find_equal(array)
+        if pa.types.is_list(array_type) or pa.types.is_large_list(array_type) or pa.types.is_map(array_type):
+            return self._find_nested(array)
         return np.zeros(len(array), dtype=np.bool_)
 
-    def _equal(self, array: pa.Array) -> Mask:
-        known = self._texts if _is_text(array.type) else [self.text.encode()]
-        equal: Mask = pc.is_in(array, value_set=pa.array(known, array.type)).to_numpy(zero_copy_only=False)
-        return equal
+    def _find_equal(self, array: pa.Array) -> Mask:
+        placeholders = pa.array(self._texts if _is_text(array.type) else [self.text.encode()], array.type)
+        is_equal: Mask = pc.is_in(array, value_set=placeholders).to_numpy(zero_copy_only=False)
+        return is_equal
 
     @property
     def _texts(self) -> list[str]:
@@ -77,43 +77,52 @@ class UnchangedPlaceholder:
             json.dumps(pair, ensure_ascii=False, separators=(",", ":")),
         ]
 
-    def _nested(self, array: pa.Array) -> Mask:
+    def _find_nested(self, array: pa.Array) -> Mask:
         is_map = pa.types.is_map(array.type)
-        inner = array.type.item_type if is_map else array.type.value_type
-        single = _is_text(inner) or _is_binary(inner)
-        if not single and (is_map or not (pa.types.is_integer(inner) or pa.types.is_floating(inner))):
+        element_type = array.type.item_type if is_map else array.type.value_type
+        has_one_element = _is_text(element_type) or _is_binary(element_type)
+        is_number = pa.types.is_integer(element_type) or pa.types.is_floating(element_type)
+        if not has_one_element and (is_map or not is_number):
             return np.zeros(len(array), dtype=np.bool_)
         raw = np.frombuffer(self.text.encode(), dtype=np.uint8)
-        length = 1 if single else len(raw)
+        length = 1 if has_one_element else len(raw)
         lengths = np.diff(array.offsets.to_numpy())
         valid = array.is_valid().to_numpy(zero_copy_only=False)
-        found: Mask = (lengths == length) & valid
-        candidates = np.flatnonzero(found)
-        if not len(candidates):
-            return found
-        taken = array.take(pa.array(candidates))
+        is_placeholder: Mask = (lengths == length) & valid
+        indices = np.flatnonzero(is_placeholder)
+        if not len(indices):
+            return is_placeholder
+        candidates = array.take(pa.array(indices))
         if is_map:
-            equal = self._equal_elements(taken.keys) & self._equal_elements(taken.items)
-        elif single:
-            equal = self._equal_elements(taken.flatten())
+            is_equal = self._find_equal_elements(candidates.keys) & self._find_equal_elements(
+                candidates.items
+            )
+        elif has_one_element:
+            is_equal = self._find_equal_elements(candidates.flatten())
         else:
-            numbers = taken.flatten().cast(pa.float64()).fill_null(-1).to_numpy(zero_copy_only=False)
-            equal = (numbers.reshape(-1, length) == raw).all(axis=1)
-        found[candidates] = equal
-        return found
+            numbers = candidates.flatten().cast(pa.float64()).fill_null(-1).to_numpy(zero_copy_only=False)
+            is_equal = (numbers.reshape(-1, length) == raw).all(axis=1)
+        is_placeholder[indices] = is_equal
+        return is_placeholder
 
-    def _equal_elements(self, array: pa.Array) -> Mask:
+    def _find_equal_elements(self, array: pa.Array) -> Mask:
         if not (_is_text(array.type) or _is_binary(array.type)):
             return np.zeros(len(array), dtype=np.bool_)
-        return self._equal(array)
+        return self._find_equal(array)
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+def _is_text(arrow_type: pa.DataType) -> bool:
+    types = pa.types
+    return bool(
+        types.is_string(arrow_type) or types.is_large_string(arrow_type) or types.is_string_view(arrow_type)
+    )
 
 
-def _is_binary(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind))
+def _is_binary(arrow_type: pa.DataType) -> bool:
+    types = pa.types
+    return bool(
+        types.is_binary(arrow_type) or types.is_large_binary(arrow_type) or types.is_binary_view(arrow_type)
+    )
 
 
 def _name_uuid(raw: bytes) -> UUID:
@@ -126,20 +135,22 @@ def placeholder_columns(schema: Schema, except_ids: Collection[int]) -> tuple[st
     return tuple(
         field.name
         for field in schema.fields
-        if field.field_id not in except_ids and _can_contain(field.field_type)
+        if field.field_id not in except_ids and _can_contain_placeholder(field.field_type)
     )
 
 
-def _can_contain(kind: IcebergType) -> bool:
-    match kind:
+def _can_contain_placeholder(field_type: IcebergType) -> bool:
+    match field_type:
         case StringType() | BinaryType():
             return True
         case ListType():
-            inner = kind.element_type
             return isinstance(
-                inner, StringType | BinaryType | IntegerType | LongType | FloatType | DoubleType
+                field_type.element_type,
+                StringType | BinaryType | IntegerType | LongType | FloatType | DoubleType,
             )
         case MapType():
-            return isinstance(kind.key_type, StringType) and isinstance(kind.value_type, StringType)
+            return isinstance(field_type.key_type, StringType) and isinstance(
+                field_type.value_type, StringType
+            )
         case _:
             return False

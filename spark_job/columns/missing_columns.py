@@ -5,7 +5,7 @@ The value of an identity partition, else the column's initial default, else NULL
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
@@ -14,9 +14,9 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from icemirror.errors import Invalid
+from spark_job.columns.field_map import nested_fields
 
 # Field id → value. Any: of the column's type.
 MissingValues = Mapping[int, Any]
@@ -26,7 +26,7 @@ def initial_defaults(schema: Schema) -> MissingValues:
     """Return the initial defaults of a table's fields, at any depth."""
     return {
         field.field_id: field.initial_default
-        for field in _fields(schema.as_struct())
+        for field in nested_fields(schema.as_struct())
         if field.initial_default is not None
     }
 
@@ -62,26 +62,13 @@ def fill_missing_column(
     value = missing_values.get(field_id)
     if value is None:
         return pa.nulls(rows, field.type)
-    kind = field.type
-    storage = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+    arrow_type = field.type
+    storage_type = arrow_type.storage_type if isinstance(arrow_type, pa.BaseExtensionType) else arrow_type
     try:
-        values = pa.repeat(pa.scalar(value.bytes if isinstance(value, UUID) else value, storage), rows)
+        values = pa.repeat(pa.scalar(value.bytes if isinstance(value, UUID) else value, storage_type), rows)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         # Without Arrow's message: it contains the value.
         raise Invalid(
             f"the file has no column {field.name}, and its default or partition value is no {field.type}: {path}"
         ) from None
-    return pa.ExtensionArray.from_storage(kind, values) if storage is not kind else values
-
-
-def _fields(kind: IcebergType) -> Iterator[NestedField]:
-    match kind:
-        case StructType():
-            for field in kind.fields:
-                yield field
-                yield from _fields(field.field_type)
-        case ListType():
-            yield from _fields(kind.element_type)
-        case MapType():
-            yield from _fields(kind.key_type)
-            yield from _fields(kind.value_type)
+    return pa.ExtensionArray.from_storage(arrow_type, values) if storage_type is not arrow_type else values

@@ -29,11 +29,11 @@ class NameMappedIO(FileIO):
         self._io, self.names = io, tuple(names)
 
     def new_input(self, location: str) -> InputFile:
-        """Return a file to read."""
+        """Return the file to read at a location."""
         return self._io.new_input(location)
 
     def new_output(self, location: str) -> OutputFile:
-        """Return a file to write."""
+        """Return the file to write at a location."""
         return self._io.new_output(location)
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
@@ -42,7 +42,7 @@ class NameMappedIO(FileIO):
 
 
 def apply_name_mapping(table: Table) -> Table:
-    """Give the table a `NameMappedIO` if it has a name mapping."""
+    """Return the table, with a `NameMappedIO` if it has a name mapping."""
     text = table.metadata.properties.get(NAME_MAPPING)
     if text is not None and not isinstance(table.io, NameMappedIO):
         try:
@@ -68,11 +68,11 @@ class NameMappedParquet(pq.ParquetFile):  # type: ignore[misc]  # PyArrow has no
 
     @property
     def schema_arrow(self) -> pa.Schema:
-        """Return the schema with field ids."""
+        """The schema with field ids."""
         return self._schema
 
     def read_row_groups(self, *args: Any, **kwargs: Any) -> pa.Table:  # noqa: ANN401 (PyArrow's own)
-        """Read row groups, with field ids."""
+        """Return row groups, with field ids."""
         table = super().read_row_groups(*args, **kwargs)
         if self._has_ids:
             return table
@@ -84,7 +84,7 @@ class NameMappedParquet(pq.ParquetFile):  # type: ignore[misc]  # PyArrow has no
         return pa.table(columns, schema=pa.schema(fields))
 
     def iter_batches(self, *args: Any, **kwargs: Any) -> Iterator[pa.RecordBatch]:  # noqa: ANN401
-        """Read batches, with field ids."""
+        """Yield batches, with field ids."""
         for batch in super().iter_batches(*args, **kwargs):
             if self._has_ids:
                 yield batch
@@ -102,32 +102,34 @@ def _with_type(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _with_ids(fields: Any, names: Sequence[MappedField]) -> pa.Schema:  # noqa: ANN401
-    return pa.schema([found for field in fields if (found := _mapped(field, names)) is not None])
+    return pa.schema(
+        [mapped_field for field in fields if (mapped_field := _map_field(field, names)) is not None]
+    )
 
 
-def _mapped(field: pa.Field, names: Sequence[MappedField]) -> pa.Field | None:
-    known = next(
+def _map_field(field: pa.Field, names: Sequence[MappedField]) -> pa.Field | None:
+    mapped_field = next(
         (mapped for mapped in names if field.name in mapped.names and mapped.field_id is not None), None
     )
-    if known is None:
+    if mapped_field is None:
         return None
-    kind = _mapped_type(field.type, known.fields)
-    return pa.field(field.name, kind, field.nullable, {FIELD_ID: str(known.field_id)})
+    mapped_type = _map_type(field.type, mapped_field.fields)
+    return pa.field(field.name, mapped_type, field.nullable, {FIELD_ID: str(mapped_field.field_id)})
 
 
-def _mapped_type(kind: pa.DataType, names: Sequence[MappedField]) -> pa.DataType:
+def _map_type(arrow_type: pa.DataType, names: Sequence[MappedField]) -> pa.DataType:
     """Return the type with ids in its nested fields. A nested field that the mapping lacks gets no id."""
 
     def nested(child: pa.Field, name: str) -> pa.Field:
-        mapped = _mapped(child.with_name(name), names)
+        mapped = _map_field(child.with_name(name), names)
         return child if mapped is None else mapped.with_name(child.name)
 
-    if pa.types.is_struct(kind):
-        return pa.struct([nested(child, child.name) for child in kind])
-    if pa.types.is_map(kind):
-        return pa.map_(nested(kind.key_field, "key"), nested(kind.item_field, "value"))
-    if pa.types.is_large_list(kind):
-        return pa.large_list(nested(kind.value_field, "element"))
-    if pa.types.is_list(kind):
-        return pa.list_(nested(kind.value_field, "element"))
-    return kind
+    if pa.types.is_struct(arrow_type):
+        return pa.struct([nested(child, child.name) for child in arrow_type])
+    if pa.types.is_map(arrow_type):
+        return pa.map_(nested(arrow_type.key_field, "key"), nested(arrow_type.item_field, "value"))
+    if pa.types.is_large_list(arrow_type):
+        return pa.large_list(nested(arrow_type.value_field, "element"))
+    if pa.types.is_list(arrow_type):
+        return pa.list_(nested(arrow_type.value_field, "element"))
+    return arrow_type

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 from pyiceberg.table.name_mapping import MappedField
 
-from icemirror.errors import REBUILD, Corrupt, Invalid, Transient
+from icemirror.errors import REBUILD_ADVICE, Corrupt, Invalid, Transient
 from spark_job.columns.distinct import distinct
 from spark_job.columns.name_mapping import NameMappedIO, NameMappedParquet
 from spark_job.columns.normalize_arrow import normalize_column
-from spark_job.columns.projection import field_id_of, nested_ids
+from spark_job.columns.projection import nested_ids, read_field_id
 
 _DAMAGED = (
     pa.ArrowInvalid,
@@ -31,7 +31,7 @@ _DAMAGED = (
 )
 _FIRST_RESERVED = 2147483447  # field ids from here on are reserved: the spec, "Reserved Field IDs"
 _BATCH_ROWS = 1 << 16
-_USUAL_BYTES = 256 << 20  # uncompressed size of a row group
+_MAX_USUAL_GROUP_BYTES = 256 << 20  # uncompressed
 
 
 @contextmanager
@@ -53,8 +53,8 @@ def open_parquet(
     except FileNotFoundError as error:
         raise Corrupt(
             "a data file is missing that the table references. Restore it, then `icemirror resume`. If it cannot be "
-            f"restored and is the mirror's, {REBUILD}; if it is the changelog's, recreate the changelog from its "
-            f"source first: {path}"
+            f"restored and is the mirror's, {REBUILD_ADVICE}; if it is the changelog's, recreate the changelog from "
+            f"its source first: {path}"
         ) from error
     except _DAMAGED as error:
         raise Corrupt(f"not a readable Parquet file ({type(error).__name__}): {path}") from error
@@ -81,33 +81,33 @@ def _parse(
 
 
 def _check_rows(footer: pq.FileMetaData, path: str, rows: int | None) -> None:
-    """Check the footer's row counts before anything is read or allocated by them."""
-    groups = [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]
-    if sum(groups) != footer.num_rows or min(groups, default=0) < 0:
+    """Raise `Corrupt` if the footer's row counts are wrong, before anything is read or allocated by them."""
+    group_rows = [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]
+    if sum(group_rows) != footer.num_rows or min(group_rows, default=0) < 0:
         raise Corrupt(
-            f"the row groups have {sum(groups)} rows, but the footer states {footer.num_rows}: {path}"
+            f"the row groups have {sum(group_rows)} rows, but the footer states {footer.num_rows}: {path}"
         )
     if rows is not None and rows != footer.num_rows:
         raise Corrupt(f"the file has {footer.num_rows} rows, although the table states {rows}: {path}")
 
 
 def _classify_memory_error(path: str, parquet: pq.ParquetFile | None) -> Corrupt | Transient:
-    """Classify a MemoryError: if the row groups are small by the footer, a page header is damaged."""
+    """Return the error for a MemoryError: if the row groups are small by the footer, a page header is damaged."""
     footer: Any = parquet.metadata if parquet else None
     groups = range(footer.num_row_groups if parquet else 0)
-    most = max((footer.row_group(group).total_byte_size for group in groups), default=0)
-    if most <= _USUAL_BYTES:
+    largest_group_bytes = max((footer.row_group(group).total_byte_size for group in groups), default=0)
+    if largest_group_bytes <= _MAX_USUAL_GROUP_BYTES:
         return Corrupt(f"the Parquet file is damaged (a page of it would take all memory): {path}")
-    return Transient(f"not enough memory for a row group of {most} bytes: {path}")
+    return Transient(f"not enough memory for a row group of {largest_group_bytes} bytes: {path}")
 
 
 def _classify_read_error(io: FileIO, path: str) -> Corrupt | Transient:
-    """Read the whole file again: Arrow raises the same error for a damaged page and for a storage failure."""
+    """Read the whole file again and return the error: Arrow raises the same one for damage and storage failures."""
     try:
-        source = io.new_input(path)
-        with source.open(seekable=False) as stream:
+        input_file = io.new_input(path)
+        with input_file.open(seekable=False) as stream:
             content = stream.read()
-        size = len(source)
+        size = len(input_file)
     except Exception as error:
         return Transient(f"storage or network failed: {error}: {path}")
     if len(content) < size:
@@ -118,11 +118,11 @@ def _classify_read_error(io: FileIO, path: str) -> Corrupt | Transient:
                 parquet.read_row_group(group)
     except (*_DAMAGED, OSError, MemoryError) as error:
         return Corrupt(f"the Parquet file is damaged ({type(error).__name__}): {path}")
-    return Transient(f"storage returned wrong bytes once, and the right ones now: {path}")
+    return Transient(f"storage returned wrong bytes, then the right ones: {path}")
 
 
 def check_field_ids(parquet: pq.ParquetFile, path: str, last_id: int) -> None:
-    """Reject field ids that the table never had: with a damaged footer, existing values would be read as NULL."""
+    """Raise `Corrupt` for field ids that the table never had: a damaged footer would turn existing values into NULL."""
     ids = list(nested_ids(parquet.schema_arrow))
     if len(set(ids)) < len(ids) or any(
         not (1 <= field_id <= last_id or field_id >= _FIRST_RESERVED) for field_id in ids
@@ -134,7 +134,7 @@ def check_field_ids(parquet: pq.ParquetFile, path: str, last_id: int) -> None:
 
 def column_names(parquet: pq.ParquetFile, path: str) -> dict[int, str]:
     """Return field id → name of the file's top-level columns."""
-    names = {field_id_of(field, path): field.name for field in parquet.schema_arrow}
+    names = {read_field_id(field, path): field.name for field in parquet.schema_arrow}
     if len(names) < len(parquet.schema_arrow) or len(set(names.values())) < len(names):
         raise Corrupt(f"two of its columns have one field id, or one name: {path}")
     return names
@@ -156,7 +156,7 @@ def _nested_paths(
     for field in fields:
         names = (*parents, field.name)
         if parents:
-            yield field_id_of(field, path), names
+            yield read_field_id(field, path), names
         if pa.types.is_struct(field.type):
             yield from _nested_paths(field.type, path, names)
 
@@ -172,41 +172,44 @@ def read_columns(
 
     Reads the whole file, or only these row groups, or only the first `rows` rows of them.
     """
-    names = column_paths(parquet, path, field_ids)
-    missing = [field_id for field_id in field_ids if field_id not in names]
+    paths_by_id = column_paths(parquet, path, field_ids)
+    missing = [field_id for field_id in field_ids if field_id not in paths_by_id]
     if missing:
         raise Invalid(
             f"the file has no column with field id {missing[0]}, which is part of key, operation or sequence: {path}"
         )
-    wanted = [names[field_id] for field_id in field_ids]
+    selected_paths = [paths_by_id[field_id] for field_id in field_ids]
     groups = range(parquet.num_row_groups) if row_groups is None else row_groups
-    columns = list(dict.fromkeys(".".join(name) for name in wanted))
+    names = list(dict.fromkeys(".".join(column_path) for column_path in selected_paths))
     if rows is None:
-        table = read_groups(parquet, path, list(groups), columns)
+        table = read_groups(parquet, path, list(groups), names)
     else:
-        table = _read_first_rows(parquet, path, list(groups), columns, rows)
-    return [_combine_chunks(normalize_column(_pick(table, name))) for name in wanted]
+        table = _read_first_rows(parquet, path, list(groups), names, rows)
+    return [
+        _combine_chunks(normalize_column(_select_column(table, column_path)))
+        for column_path in selected_paths
+    ]
 
 
 def iter_column(parquet: pq.ParquetFile, path: str, field_id: int) -> Iterator[pa.Array]:
     """Yield one column of the whole file in batches, each as `read_columns` returns it."""
-    name = column_paths(parquet, path, (field_id,))[field_id]
+    column_path = column_paths(parquet, path, (field_id,))[field_id]
     rows = 0
-    for batch in parquet.iter_batches(_BATCH_ROWS, columns=[".".join(name)]):
+    for batch in parquet.iter_batches(_BATCH_ROWS, columns=[".".join(column_path)]):
         rows += len(batch)
-        yield _combine_chunks(normalize_column(_pick(pa.Table.from_batches([batch]), name)))
+        yield _combine_chunks(normalize_column(_select_column(pa.Table.from_batches([batch]), column_path)))
     if rows != parquet.metadata.num_rows:
-        raise _incomplete(path, rows, parquet.metadata.num_rows)
+        raise _incomplete_read_error(path, rows, parquet.metadata.num_rows)
 
 
-def _incomplete(path: str, read: int, rows: int) -> Corrupt:
-    return Corrupt(f"the Parquet file is damaged: {read} of {rows} rows were read: {path}")
+def _incomplete_read_error(path: str, rows_read: int, rows: int) -> Corrupt:
+    return Corrupt(f"the Parquet file is damaged: {rows_read} of {rows} rows were read: {path}")
 
 
-def _pick(table: pa.Table, name: tuple[str, ...]) -> pa.ChunkedArray:
+def _select_column(table: pa.Table, column_path: tuple[str, ...]) -> pa.ChunkedArray:
     """Return a column, or a struct field, which is NULL where the struct is NULL."""
-    column = table[name[0]]
-    return column if len(name) == 1 else pc.struct_field(column, list(name[1:]))
+    column = table[column_path[0]]
+    return column if len(column_path) == 1 else pc.struct_field(column, list(column_path[1:]))
 
 
 def read_groups(parquet: pq.ParquetFile, path: str, groups: list[int], columns: list[str]) -> pa.Table:
@@ -214,20 +217,20 @@ def read_groups(parquet: pq.ParquetFile, path: str, groups: list[int], columns: 
     table = parquet.read_row_groups(groups, columns=columns)
     rows = sum(parquet.metadata.row_group(group).num_rows for group in groups)
     if table.num_rows != rows or any(len(column) != rows for column in table.columns):
-        raise _incomplete(path, table.num_rows, rows)
+        raise _incomplete_read_error(path, table.num_rows, rows)
     return table
 
 
 def _read_first_rows(
     parquet: pq.ParquetFile, path: str, groups: list[int], columns: list[str], rows: int
 ) -> pa.Table:
-    """Read batches until there are enough rows, so that later pages are not decompressed."""
+    """Return the first rows, read in batches, so that later pages are not decompressed."""
     batches: list[pa.RecordBatch] = []
     for batch in parquet.iter_batches(min(rows, _BATCH_ROWS), row_groups=groups, columns=columns):
         batches.append(batch)
         if sum(map(len, batches)) >= rows:
             return pa.Table.from_batches(batches)
-    raise _incomplete(path, sum(map(len, batches)), rows)
+    raise _incomplete_read_error(path, sum(map(len, batches)), rows)
 
 
 def _combine_chunks(column: pa.ChunkedArray) -> pa.Array:
@@ -248,11 +251,11 @@ def read_rows_at(
     starts = row_group_starts(parquet)
     if len(rows) and int(rows[-1]) >= starts[-1]:
         raise Corrupt(f"the file has {starts[-1]} rows, but row {int(rows[-1])} was requested: {path}")
-    group_of = np.searchsorted(starts, rows, side="right") - 1
-    groups = distinct(group_of)
+    group_of_row = np.searchsorted(starts, rows, side="right") - 1
+    groups = distinct(group_of_row)
     # The groups are read into one table: `first_row[group]` is where a group begins in it.
     first_row = np.zeros(parquet.num_row_groups, dtype=np.int64)
     first_row[groups] = np.concatenate([[0], np.cumsum(np.diff(starts)[groups])[:-1]])
-    positions = rows - starts[group_of] + first_row[group_of]
+    positions = rows - starts[group_of_row] + first_row[group_of_row]
     columns = read_columns(parquet, path, field_ids, groups.tolist())
     return [column.take(pa.array(positions)) for column in columns]

@@ -30,7 +30,7 @@ class Projection:
     missing_values: MissingValues = dataclasses.field(default_factory=dict)
 
 
-def field_id_of(field: pa.Field, path: str) -> int:
+def read_field_id(field: pa.Field, path: str) -> int:
     """Return the Iceberg field id of a file's column or nested field."""
     field_id = (field.metadata or {}).get(FIELD_ID)
     if field_id is None:
@@ -46,8 +46,8 @@ def nested_ids(fields: Iterable[pa.Field]) -> Iterator[int]:
         field_id = (field.metadata or {}).get(FIELD_ID)
         if field_id is not None:
             yield int(field_id)
-        kind = field.type
-        yield from nested_ids(kind.field(at) for at in range(kind.num_fields))
+        arrow_type = field.type
+        yield from nested_ids(arrow_type.field(position) for position in range(arrow_type.num_fields))
 
 
 def project_column(column: pa.ChunkedArray, target: pa.DataType, projection: Projection) -> pa.ChunkedArray:
@@ -59,10 +59,10 @@ def project_column(column: pa.ChunkedArray, target: pa.DataType, projection: Pro
 
 
 def _project(array: pa.Array, target: pa.DataType, projection: Projection) -> pa.Array:
-    kind = array.type
-    if pa.types.is_struct(target) and pa.types.is_struct(kind):
-        return _struct(array, target, projection)
-    if pa.types.is_map(target) and pa.types.is_map(kind):
+    array_type = array.type
+    if pa.types.is_struct(target) and pa.types.is_struct(array_type):
+        return _project_struct(array, target, projection)
+    if pa.types.is_map(target) and pa.types.is_map(array_type):
         entries = pa.StructArray.from_arrays(
             [
                 _project(array.keys, target.key_type, projection),
@@ -71,34 +71,39 @@ def _project(array: pa.Array, target: pa.DataType, projection: Projection) -> pa
             fields=[target.key_field, target.item_field],
         )
         return _with_values(array, target, entries)
-    if pa.types.is_large_list(target) and not pa.types.is_large_list(kind) and pa.types.is_nested(kind):
-        array = array.cast(pa.large_list(kind.value_field))
+    if (
+        pa.types.is_large_list(target)
+        and not pa.types.is_large_list(array_type)
+        and pa.types.is_nested(array_type)
+    ):
+        array = array.cast(pa.large_list(array_type.value_field))
     if pa.types.is_large_list(target) and pa.types.is_large_list(array.type):
         return _with_values(array, target, _project(array.values, target.value_type, projection))
-    _check_scale(kind, target, projection.path)
+    _check_scale(array_type, target, projection.path)
     return array.cast(target)
 
 
-def _check_scale(kind: pa.DataType, target: pa.DataType, path: str) -> None:
+def _check_scale(file_type: pa.DataType, target: pa.DataType, path: str) -> None:
     """Reject a decimal with another scale: Iceberg never changes a scale, so the file is damaged."""
-    if pa.types.is_decimal(kind) and pa.types.is_decimal(target) and kind.scale != target.scale:
-        raise Corrupt(f"decimals have scale {kind.scale}, not {target.scale}: {path}")
+    if pa.types.is_decimal(file_type) and pa.types.is_decimal(target) and file_type.scale != target.scale:
+        raise Corrupt(f"decimals have scale {file_type.scale}, not {target.scale}: {path}")
 
 
-def _struct(array: pa.Array, target: pa.DataType, projection: Projection) -> pa.Array:
+def _project_struct(array: pa.Array, target: pa.DataType, projection: Projection) -> pa.Array:
     positions = {
-        projection.ids.get(field_id_of(child, projection.path)): at for at, child in enumerate(array.type)
+        projection.ids.get(read_field_id(child, projection.path)): position
+        for position, child in enumerate(array.type)
     }
     children = []
     for child in target:
-        child_id = field_id_of(child, projection.path)
-        at = positions.get(child_id)
-        if at is None:
+        child_id = read_field_id(child, projection.path)
+        position = positions.get(child_id)
+        if position is None:
             children.append(
                 fill_missing_column(child, len(array), child_id, projection.missing_values, projection.path)
             )
         else:
-            children.append(_project(array.field(at), child.type, projection))
+            children.append(_project(array.field(position), child.type, projection))
     return pa.StructArray.from_arrays(children, fields=list(target), mask=array.is_null())
 
 

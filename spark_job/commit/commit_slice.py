@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -11,21 +11,23 @@ import numpy as np
 from numpy.typing import NDArray
 from pyiceberg.manifest import DataFile
 
-from icemirror.errors import REBUILD, Corrupt
-from icemirror.processes.crash_points import reach
-from spark_job.commit.commit_root import FileChanges, check_live_row_counts, commit_root
+from icemirror.errors import REBUILD_ADVICE, Corrupt
+from icemirror.processes.crash_points import crash_point
+from spark_job.commit.commit_snapshot import FileChanges, check_live_row_counts, commit_and_expire
+from spark_job.commit.next_root import root_after_slice
 from spark_job.iceberg.live_files import LiveFile, live_files
-from spark_job.iceberg.mirror import REJECTED, Mirror
-from spark_job.index.index_merge import MergedIndex
-from spark_job.index.root import IndexedFile, Root, drop_unreferenced_files
+from spark_job.iceberg.mirror import Mirror
+from spark_job.iceberg.property_names import PROPERTY_REJECTED
+from spark_job.index.apply_index_merge import MergedIndex
+from spark_job.index.root import Root
 from spark_job.index.segment import SegmentInfo
 from spark_job.merge.shard_result import ShardResult
 from spark_job.plan.schema_evolution import SchemaEvolution
 from spark_job.plan.slices import Slice
 from spark_job.storage.discard import discard, discard_unless_committed
 from spark_job.write.deletes import write_deletes
-from spark_job.write.live_row_counts import recount_deleted_rows
-from spark_job.write.plan_deletes import choose_empty_files, deletes_only_for, plan_deletes
+from spark_job.write.plan_deletes import choose_empty_files, exclusive_deletes, plan_deletes
+from spark_job.write.read_deletes import recount_deleted_rows
 
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
@@ -72,8 +74,9 @@ def commit_slice(
     labels: Mapping[str, str] = NO_LABELS,
     evolution: SchemaEvolution | None = None,
 ) -> CommittedSlice:
-    """Commit what the shards wrote. On a conflict their files are deleted; they are kept while the outcome is unknown.
+    """Commit what the shards wrote, and return what was committed.
 
+    On a conflict the shards' files are deleted; they are kept while the outcome is unknown.
     `labels` are added to the snapshot's summary. `evolution` changes the mirror's columns in the same commit.
     """
     mirror, shards, merged = uncommitted.mirror, uncommitted.shards, uncommitted.index
@@ -81,83 +84,51 @@ def commit_slice(
     paths = [path for shard in shards for path in shard.paths]
     paths.extend(segment.path for segment in merged.added)
     snapshot_id = table.metadata.new_snapshot_id()
-    with discard_unless_committed(io, paths) as written:
+    with discard_unless_committed(io, paths) as written_paths:
         began = time.perf_counter()
         live = recount_deleted_rows(io, live_files(io, mirror.head), mirror.root)
-        removed = _removed_positions(mirror, shards)
-        _check_located_files(removed, live)
+        removed_positions = _removed_positions(mirror, shards)
+        _check_located_files(removed_positions, live)
         _check_shards(mirror, shards)
         data_files = _collect_data_files(shards)
-        empty = choose_empty_files(removed, live, adds_rows=bool(data_files))
-        reach("write-deletes")
-        kept = {path: file for path, file in live.items() if path not in empty} if empty else live
-        deleted = {path: rows for path, rows in removed.items() if path in kept}
-        deletes = plan_deletes(io, table.metadata, deleted, kept)
-        delete_files = write_deletes(io, table.metadata, deletes.positions, kept, written)
-        reach("deletes-written")
-        root = root_after_slice(mirror, shards, merged, removed, empty.keys(), snapshot_id)
-        check_live_row_counts(root, kept, data_files, deleted)
+        empty_files = choose_empty_files(removed_positions, live, adds_rows=bool(data_files))
+        crash_point("write-deletes")
+        remaining_files = (
+            {path: file for path, file in live.items() if path not in empty_files} if empty_files else live
+        )
+        remaining_removals = {
+            path: positions for path, positions in removed_positions.items() if path in remaining_files
+        }
+        delete_plan = plan_deletes(io, table.metadata, remaining_removals, remaining_files)
+        delete_files = write_deletes(
+            io, table.metadata, delete_plan.positions, remaining_files, written_paths
+        )
+        crash_point("deletes-written")
+        root = root_after_slice(mirror, shards, merged, removed_positions, empty_files.keys(), snapshot_id)
+        check_live_row_counts(root, remaining_files, data_files, remaining_removals)
+        emptied_deletes = exclusive_deletes(empty_files.values(), remaining_files.values())
         files = FileChanges(
             data_files,
             delete_files,
-            replaced=(*deletes.replaced, *deletes_only_for(empty.values(), kept.values())),
-            removed=tuple(empty.values()),
+            replaced_deletes=(*delete_plan.replaced_deletes, *emptied_deletes),
+            removed_data_files=tuple(empty_files.values()),
         )
-        prepared = time.perf_counter()
-        summary = {**_summary_counts(_count_events(shards)), **labels}
-        committed = commit_root(
+        prepared_at = time.perf_counter()
+        counts = _count_events(shards)
+        summary = {**_summary_counts(counts), **labels}
+        statistics = commit_and_expire(
             mirror, root, files, uncommitted.slice.cursor, run_id, index_location, summary, evolution
         )
     discard(io, _superseded_segments(merged, root))
     return CommittedSlice(
         snapshot_id=snapshot_id,
-        counts=_count_events(shards),
+        counts=counts,
         data_files=data_files,
         delete_files=delete_files,
         root=root,
-        index_bytes=committed.root_bytes + sum(segment.bytes for segment in _new_segments(shards, merged)),
-        seconds={**_slowest_shard_seconds(shards), "deletes": prepared - began, **committed.seconds},
+        index_bytes=statistics.root_bytes + sum(segment.bytes for segment in _new_segments(shards, merged)),
+        seconds={**_slowest_shard_seconds(shards), "deletes": prepared_at - began, **statistics.seconds},
     )
-
-
-def root_after_slice(
-    mirror: Mirror,
-    shards: Sequence[ShardResult],
-    merged: MergedIndex,
-    removed: Mapping[str, NDArray[np.int64]],
-    empty: Set[str],
-    snapshot_id: int,
-) -> Root:
-    """Return the root after this slice: new segments first, row counts updated, empty data files flagged as removed."""
-    before = mirror.root
-    files = [
-        _subtract_rows(file, len(removed.get(file.path, ())), removed=file.path in empty)
-        if file.path in removed or file.path in empty
-        else file
-        for file in (before.files if before else ())
-    ]
-    segments: list[SegmentInfo] = []
-    now = int(time.time() * 1000)
-    for shard in shards:
-        ordinals = tuple(range(len(files), len(files) + len(shard.data_files)))
-        files.extend(map(IndexedFile.added, shard.data_files))
-        if shard.segment is not None:
-            segment = shard.segment.with_run(merged.next_run, now)
-            segments.append(segment.model_copy(update={"files": ordinals}))
-    root = Root(
-        snapshot_id=snapshot_id,
-        epoch=mirror.epoch + 1,
-        segments=(*segments, *merged.segments),
-        files=tuple(files),
-        next_run=merged.next_run + 1,
-        merging=merged.merging,
-        newest_expired_order=merged.newest_expired_order,
-    )
-    return drop_unreferenced_files(root)
-
-
-def _subtract_rows(file: IndexedFile, rows: int, *, removed: bool) -> IndexedFile:
-    return file.model_copy(update={"live": file.live - rows, "removed": file.removed or removed})
 
 
 def _removed_positions(mirror: Mirror, shards: Sequence[ShardResult]) -> dict[str, NDArray[np.int64]]:
@@ -171,27 +142,28 @@ def _removed_positions(mirror: Mirror, shards: Sequence[ShardResult]) -> dict[st
     if bool(((file[1:] == file[:-1]) & (pos[1:] == pos[:-1])).any()):
         raise Corrupt(
             f"{'.'.join(mirror.table.name())}: two keys were located at one row; nothing was committed. To "
-            f"continue, {REBUILD}."
+            f"continue, {REBUILD_ADVICE}."
         )
     ordinals, starts = np.unique(file, return_index=True)
-    by_file = np.split(pos, starts[1:])
     return {
         mirror.root.files[int(ordinal)].path: positions
-        for ordinal, positions in zip(ordinals, by_file, strict=True)
+        for ordinal, positions in zip(ordinals, np.split(pos, starts[1:]), strict=True)
     }
 
 
-def _check_located_files(removed: Mapping[str, NDArray[np.int64]], live: Mapping[str, LiveFile]) -> None:
-    """Check that the table has all data files in which the index located rows."""
-    for path in removed.keys() - live.keys():
+def _check_located_files(
+    removed_positions: Mapping[str, NDArray[np.int64]], live: Mapping[str, LiveFile]
+) -> None:
+    """Raise `Corrupt` unless the table has all data files in which the index located rows."""
+    if missing := removed_positions.keys() - live.keys():
         raise Corrupt(
             "the key index points at a data file that the table does not have; nothing was committed. If the table's "
-            f"manifests are damaged, restore them; else {REBUILD}. The data file: {path}"
+            f"manifests are damaged, restore them; else {REBUILD_ADVICE}. The data file: {min(missing)}"
         )
 
 
 def _check_shards(mirror: Mirror, shards: Sequence[ShardResult]) -> None:
-    """Check that each shard wrote and indexed the rows of its changes, and removes the rows that they replace."""
+    """Raise `Corrupt` unless each shard wrote and indexed its rows, and removes the rows that they replace."""
     for shard in shards:
         writes, tombstones = int(shard.effects.writes.sum()), int(shard.effects.tombstones.sum())
         expected = {
@@ -200,16 +172,16 @@ def _check_shards(mirror: Mirror, shards: Sequence[ShardResult]) -> None:
             "tombstones": tombstones,
             "removals": int(shard.effects.removes.sum()),
         }
-        found = {
+        written = {
             "rows": sum(file.record_count for file in shard.data_files),
             "entries": shard.segment.entries if shard.segment else 0,
             "tombstones": shard.segment.tombstones if shard.segment else 0,
             "removals": len(shard.removed_pos),
         }
-        if found != expected:
+        if written != expected:
             raise Corrupt(
-                f"{'.'.join(mirror.table.name())}: the shard wrote {found}, expected {expected}; "
-                f"nothing was committed. If it happens again, {REBUILD}."
+                f"{'.'.join(mirror.table.name())}: the shard wrote {written}, expected {expected}; "
+                f"nothing was committed. If it happens again, {REBUILD_ADVICE}."
             )
 
 
@@ -225,8 +197,8 @@ def _collect_data_files(shards: Sequence[ShardResult]) -> list[DataFile]:
 
 def _superseded_segments(merged: MergedIndex, root: Root) -> list[str]:
     """Return segments that were written for this commit and merged into others in it."""
-    kept = {segment.path for segment in root.segments}
-    return [segment.path for segment in merged.added if segment.path not in kept]
+    root_paths = {segment.path for segment in root.segments}
+    return [segment.path for segment in merged.added if segment.path not in root_paths]
 
 
 def _new_segments(shards: Sequence[ShardResult], merged: MergedIndex) -> list[SegmentInfo]:
@@ -251,7 +223,7 @@ def _summary_counts(counts: EventCounts) -> dict[str, str]:
         "icemirror.updated": str(counts.updated),
         "icemirror.deleted": str(counts.deleted),
         "icemirror.stale": str(counts.stale),
-        REJECTED: str(counts.rejected),
+        PROPERTY_REJECTED: str(counts.rejected),
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from icemirror.errors import Conflict
-from icemirror.processes.crash_points import reach
+from icemirror.processes.crash_points import crash_point
 from spark_job.iceberg.catalogs import Catalogs
 from spark_job.iceberg.create import create_mirror
 from spark_job.iceberg.mirror import Mirror, read_mirror
@@ -12,12 +12,12 @@ from spark_job.plan.table_plan import TablePlan
 
 def ensure_mirror(catalogs: Catalogs, table_plan: TablePlan) -> Mirror:
     """Return the mirror; create it if there is none."""
-    if table_plan.mirror is not None and (table_plan.mirror.head is not None or table_plan.staged):
+    if table_plan.mirror is not None and (table_plan.mirror.head is not None or table_plan.is_stage):
         return table_plan.mirror
-    settings, (schema, ids) = table_plan.settings, table_plan.new_schema
-    reach("create-mirror")
+    settings, schema, ids = table_plan.settings, table_plan.new_schema, table_plan.new_field_map
+    crash_point("create-mirror")
     table = create_mirror(catalogs.get(settings.mirror_catalog), settings, table_plan.changelog, schema, ids)
-    reach("mirror-created")
+    crash_point("mirror-created")
     mirror = read_mirror(catalogs.with_renewable_credentials(settings.mirror_catalog, table), settings.name)
     if mirror.head is not None:
         raise Conflict(f"{settings.name}: another writer created and filled the mirror meanwhile")

@@ -31,7 +31,10 @@ class ConflictRetries:
     def __enter__(self) -> None: ...
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        error_class: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> bool:
         if not isinstance(error, Conflict):
             return False

@@ -44,8 +44,8 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from icemirror.errors import REBUILD, CommitUnknown, Conflict, Corrupt, Invalid, UnverifiedConflict
-from spark_job.commit.manifest_tiers import (
+from icemirror.errors import REBUILD_ADVICE, CommitUnknown, Conflict, Corrupt, Invalid, UnverifiedConflict
+from spark_job.commit.choose_manifests import (
     ManifestKind,
     choose_rewritten_manifests,
     live_entries,
@@ -59,11 +59,11 @@ from spark_job.pyiceberg_private.manifest_files import (
     NewManifest,
     NewManifestList,
     enable_v3_metadata,
-    is_refused_update,
     next_row_id,
     write_manifest_list,
     write_merged_manifest,
 )
+from spark_job.pyiceberg_private.refused_updates import is_refused_update
 from spark_job.storage.classify_errors import error_text, is_forbidden
 
 # The catalog reports that it did not start the commit. After any other error it may still be committing.
@@ -79,14 +79,16 @@ _REFUSALS = (
 )
 
 
-@dataclass
+@dataclass(frozen=True)
 class RowDelta:
-    """A snapshot to commit. `snapshot_id` identifies this attempt in any answer of the catalog.
+    """A snapshot to commit. `snapshot_id` identifies this attempt in any response of the catalog.
 
-    `removed` are data files that leave the table; `replaced` are deletes of the head that leave it, because
-    `delete_files` replace them or their data files are removed. `expired` snapshots are removed by the same commit.
-    `schema` becomes the current one. `only_moves_rows`: the added data files hold the same rows as the removed ones.
-    `written` collects the paths of new metadata files.
+    - `replaced_deletes` leave the table because `delete_files` replace them or their data files are removed
+    - `removed_data_files` leave the table
+    - `expired_snapshot_ids` are removed by the same commit
+    - `schema` becomes the current one
+    - `only_moves_rows`: the added data files contain the same rows as the removed ones
+    - `metadata_paths`: the commit appends the paths of new metadata files, so that the caller can discard them
     """
 
     table: Table
@@ -96,15 +98,15 @@ class RowDelta:
     delete_files: Sequence[DataFile]
     summary: Mapping[str, str]
     properties: Mapping[str, str]
-    replaced: Sequence[LiveDelete] = ()
-    removed: Sequence[LiveFile] = ()
-    expired: Sequence[int] = ()
+    replaced_deletes: Sequence[LiveDelete] = ()
+    removed_data_files: Sequence[LiveFile] = ()
+    expired_snapshot_ids: Sequence[int] = ()
     schema: Schema | None = None
     only_moves_rows: bool = False
-    written: list[str] = field(default_factory=list)
+    metadata_paths: list[str] = field(default_factory=list)
 
     def commit(self) -> TableMetadata:
-        """Commit and return the table after it.
+        """Commit, and return the metadata after it.
 
         Raise `Conflict` if the commit did not happen, `CommitUnknown` if it may have.
         """
@@ -116,8 +118,8 @@ class RowDelta:
             current = self._load_after(error)
             if self._is_committed_in(current):
                 return current
-            kind = Conflict if self._lost_the_race(current) else UnverifiedConflict
-            raise kind(f"another writer committed first: {error_text(error)}") from error
+            error_class = Conflict if self._another_commit_won(current) else UnverifiedConflict
+            raise error_class(f"another writer committed first: {error_text(error)}") from error
         except _REFUSALS as error:
             current = self._load_after(error)
             if self._is_committed_in(current):
@@ -147,7 +149,7 @@ class RowDelta:
         if (
             not self._is_committed_in(current)
             and self._has_later_commits(current)
-            and not self._lost_the_race(current)
+            and not self._another_commit_won(current)
         ):
             raise self._unknown(
                 error, f"the table no longer lists the snapshot with sequence number {self._sequence_number}"
@@ -172,22 +174,24 @@ class RowDelta:
         return current.snapshot_by_id(self.snapshot_id) is not None
 
     def _has_later_commits(self, current: TableMetadata) -> bool:
-        same_table = current.table_uuid == self.table.metadata.table_uuid
-        return same_table and current.next_sequence_number() > self._sequence_number
+        is_same_table = current.table_uuid == self.table.metadata.table_uuid
+        return is_same_table and current.next_sequence_number() > self._sequence_number
 
-    def _lost_the_race(self, current: TableMetadata) -> bool:
+    def _another_commit_won(self, current: TableMetadata) -> bool:
         """Return whether another commit certainly came first.
 
         A stale response, which may hide that this attempt succeeded, does not count.
         """
-        before = self.table.metadata
-        if current.table_uuid != before.table_uuid:
+        read_metadata = self.table.metadata
+        if current.table_uuid != read_metadata.table_uuid:
             return True
         if self._has_later_commits(current):
             return any(snapshot.sequence_number == self._sequence_number for snapshot in current.snapshots)
-        # A rollback extends the log of the main branch without a new sequence number, and breaks this attempt's fence.
-        log = before.snapshot_log
-        return len(current.snapshot_log) > len(log) and current.snapshot_log[: len(log)] == log
+        # A rollback extends the log of the main branch without a new sequence number. Then the requirement of
+        # this attempt fails.
+        read_log = read_metadata.snapshot_log
+        has_longer_log = len(current.snapshot_log) > len(read_log)
+        return has_longer_log and current.snapshot_log[: len(read_log)] == read_log
 
     def _prepare(self) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
         metadata = self.table.metadata
@@ -196,11 +200,13 @@ class RowDelta:
         parent_id = self.head.snapshot_id if self.head else None
         sequence_number = self._sequence_number
         first_row_id = next_row_id(metadata)
-        path = self._metadata_path(f"snap-{self.snapshot_id}-0-{uuid.uuid4()}.avro")
+        path = self._new_metadata_path(f"snap-{self.snapshot_id}-0-{uuid.uuid4()}.avro")
         output = self.table.io.new_output(path)
-        new = NewManifestList(output, self.snapshot_id, parent_id, sequence_number, self._codec, first_row_id)
-        manifests, summary = self._contents()
-        after = write_manifest_list(new, manifests)
+        new_list = NewManifestList(
+            output, self.snapshot_id, parent_id, sequence_number, self._codec, first_row_id
+        )
+        manifests, summary = self._write_contents()
+        end_row_id = write_manifest_list(new_list, manifests)
         snapshot = Snapshot.model_validate(
             {
                 "snapshot-id": self.snapshot_id,
@@ -211,10 +217,12 @@ class RowDelta:
                 "summary": summary,
                 "schema-id": self.schema.schema_id if self.schema else metadata.current_schema_id,
                 "first-row-id": first_row_id,
-                "added-rows": None if after is None or first_row_id is None else after - first_row_id,
+                "added-rows": None
+                if end_row_id is None or first_row_id is None
+                else end_row_id - first_row_id,
             }
         )
-        to_main = {
+        main_branch = {
             **self._branch_retention(),
             "ref-name": MAIN_BRANCH,
             "snapshot-id": self.snapshot_id,
@@ -223,16 +231,23 @@ class RowDelta:
         updates: tuple[TableUpdate, ...] = (
             *self._schema_updates(),
             AddSnapshotUpdate(snapshot=snapshot),
-            SetSnapshotRefUpdate.model_validate(to_main),
+            SetSnapshotRefUpdate.model_validate(main_branch),
             SetPropertiesUpdate(updates=dict(self.properties)),
             # One update each: older servers of Iceberg Java refuse several snapshots in one.
-            *(RemoveSnapshotsUpdate.model_validate({"snapshot-ids": [expired]}) for expired in self.expired),
+            *(
+                RemoveSnapshotsUpdate.model_validate({"snapshot-ids": [snapshot_id]})
+                for snapshot_id in self.expired_snapshot_ids
+            ),
         )
-        fence = AssertRefSnapshotId.model_validate({"ref": MAIN_BRANCH, "snapshot-id": parent_id})
-        return updates, (AssertTableUUID(uuid=metadata.table_uuid), fence, *self._schema_fences())
+        requirements: tuple[TableRequirement, ...] = (
+            AssertTableUUID(uuid=metadata.table_uuid),
+            AssertRefSnapshotId.model_validate({"ref": MAIN_BRANCH, "snapshot-id": parent_id}),
+            *self._schema_requirements(),
+        )
+        return updates, requirements
 
-    def _schema_fences(self) -> tuple[TableRequirement, ...]:
-        """Fence the schema: new schema and field ids are valid only if no other writer assigned them meanwhile."""
+    def _schema_requirements(self) -> tuple[TableRequirement, ...]:
+        """Require the schema that was read: other writers may have assigned the new schema and field ids meanwhile."""
         if self.schema is None:
             return ()
         schema_id = self.table.metadata.current_schema_id
@@ -244,8 +259,8 @@ class RowDelta:
         schema_id = self.schema.schema_id
         if self.table.metadata.schema_by_id(schema_id) is not None:
             return (SetCurrentSchemaUpdate.model_validate({"schema-id": schema_id}),)
-        added = AddSchemaUpdate.model_validate({"schema": self.schema})
-        return added, SetCurrentSchemaUpdate.model_validate({"schema-id": -1})
+        add_schema = AddSchemaUpdate.model_validate({"schema": self.schema})
+        return add_schema, SetCurrentSchemaUpdate.model_validate({"schema-id": -1})
 
     def _branch_retention(self) -> dict[str, int]:
         """Return the retention set on the main branch, which moving the branch would otherwise reset."""
@@ -260,27 +275,28 @@ class RowDelta:
     def _codec(self) -> AvroCompressionCodec:
         return read_avro_codec(self.table.metadata.properties)
 
-    def _metadata_path(self, name: str) -> str:
+    def _new_metadata_path(self, name: str) -> str:
+        """Return the path of a new metadata file, and append it to `metadata_paths`."""
         metadata = self.table.metadata
         path = file_locations(metadata.location, metadata.properties).new_metadata_location(name)
-        self.written.append(path)
+        self.metadata_paths.append(path)
         return path
 
     def _new_manifest(self, content: ManifestContent, spec_id: int) -> NewManifest:
         metadata = self.table.metadata
-        output = self.table.io.new_output(self._metadata_path(f"{uuid.uuid4()}.avro"))
+        output = self.table.io.new_output(self._new_metadata_path(f"{uuid.uuid4()}.avro"))
         spec = metadata.specs()[spec_id]
         schema = self.schema or metadata.schema()
         return NewManifest(
             content, spec, schema, output, self.snapshot_id, self._codec, metadata.format_version
         )
 
-    def _contents(self) -> tuple[list[ManifestFile], Summary]:
-        """Return the manifests of the snapshot, and its summary."""
-        return self._manifests(), self._summary()
+    def _write_contents(self) -> tuple[list[ManifestFile], Summary]:
+        """Write the new manifests; return the manifests of the snapshot, and its summary. `Swap` overrides this."""
+        return self._write_manifests(), self._summary()
 
-    def _manifests(self) -> list[ManifestFile]:
-        """Write the new manifests; return them, followed by the existing ones that stay, in their order.
+    def _write_manifests(self) -> list[ManifestFile]:
+        """Write the new manifests; return them, followed by the existing ones that remain, in their order.
 
         Added files go into a manifest that is rewritten anyway, if it has room for them.
         """
@@ -288,22 +304,28 @@ class RowDelta:
         live = [
             manifest for manifest in existing if manifest.has_added_files() or manifest.has_existing_files()
         ]
-        changed = {delete.manifest for delete in self.replaced} | {file.manifest for file in self.removed}
+        changed = {delete.manifest for delete in self.replaced_deletes} | {
+            file.manifest for file in self.removed_data_files
+        }
         rewritten = choose_rewritten_manifests(live, changed, self.table.metadata.properties)
         added = self._added_by_kind()
-        written: list[ManifestFile] = []
+        new_manifests: list[ManifestFile] = []
         for kind in dict.fromkeys([*added, *rewritten]):
             groups, files = rewritten.get(kind, []), added.get(kind, [])
-            room = max_entries(kind[0]) - len(files)
-            target = next((group for group in groups if sum(map(live_entries, group)) <= room), None)
+            free_entries = max_entries(kind[0]) - len(files)
+            target = next((group for group in groups if sum(map(live_entries, group)) <= free_entries), None)
             if files and target is None:
-                written.append(self._write(kind, (), files))
-            written.extend(self._write(kind, group, files if group is target else ()) for group in groups)
-        self._check_removed(written)
-        replaced = {
+                new_manifests.append(self._write_manifest(kind, (), files))
+            new_manifests.extend(
+                self._write_manifest(kind, group, files if group is target else ()) for group in groups
+            )
+        self._check_removed(new_manifests)
+        rewritten_paths = {
             manifest.manifest_path for groups in rewritten.values() for group in groups for manifest in group
         }
-        return written + [manifest for manifest in live if manifest.manifest_path not in replaced]
+        return new_manifests + [
+            manifest for manifest in live if manifest.manifest_path not in rewritten_paths
+        ]
 
     def _added_by_kind(self) -> dict[ManifestKind, list[DataFile]]:
         added: dict[ManifestKind, list[DataFile]] = defaultdict(list)
@@ -315,26 +337,28 @@ class RowDelta:
                 added[content, file.spec_id].append(file)
         return added
 
-    def _write(
+    def _write_manifest(
         self, kind: ManifestKind, manifests: Sequence[ManifestFile], added: Sequence[DataFile]
     ) -> ManifestFile:
-        removed = {delete.key for delete in self.replaced} | {(file.path, None) for file in self.removed}
+        removed = {delete.key for delete in self.replaced_deletes} | {
+            (file.path, None) for file in self.removed_data_files
+        }
         return write_merged_manifest(self._new_manifest(*kind), self.table.io, manifests, removed, added)
 
     def _check_removed(self, manifests: list[ManifestFile]) -> None:
-        """Check that each removed file was listed once: readers fail on a data file with two deletion vectors."""
-        expected = len(self.replaced) + len(self.removed)
-        found = sum(manifest.deleted_files_count or 0 for manifest in manifests)
-        if found != expected:
+        """Raise `Corrupt` unless each removed file was listed once: a data file must not have two deletion vectors."""
+        expected = len(self.replaced_deletes) + len(self.removed_data_files)
+        listed = sum(manifest.deleted_files_count or 0 for manifest in manifests)
+        if listed != expected:
             raise Corrupt(
-                f"{'.'.join(self.table.name())}: the commit removes {expected} files, but the manifests list {found} "
-                f"of them; nothing was committed. To continue, {REBUILD}."
+                f"{'.'.join(self.table.name())}: the commit removes {expected} files, but the manifests list {listed} "
+                f"of them; nothing was committed. To continue, {REBUILD_ADVICE}."
             )
 
     def _summary(self) -> Summary:
         added = (*self.data_files, *self.delete_files)
-        counts = count_files(added, self.replaced, self.removed)
-        operation = Operation.OVERWRITE if self.delete_files or self.removed else Operation.APPEND
+        counts = count_files(added, self.replaced_deletes, self.removed_data_files)
+        operation = Operation.OVERWRITE if self.delete_files or self.removed_data_files else Operation.APPEND
         previous = self.head.summary if self.head else None
         summary = update_snapshot_summaries(Summary(operation, **counts, **self.summary), previous)
         # PyIceberg computes no counts for a replace snapshot.
@@ -349,5 +373,5 @@ def next_timestamp_ms(metadata: TableMetadata) -> int:
     Iceberg Java refuses a table whose log goes back by more than a minute. An equal time does not work either:
     PyIceberg takes an unchanged `last-updated-ms` as unset, and replaces it by its own clock.
     """
-    last = max((metadata.last_updated_ms, *(entry.timestamp_ms for entry in metadata.snapshot_log[-1:])))
-    return max(int(time.time() * 1000), last + 1)
+    last_ms = max((metadata.last_updated_ms, *(entry.timestamp_ms for entry in metadata.snapshot_log[-1:])))
+    return max(int(time.time() * 1000), last_ms + 1)

@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-from icemirror.result import Position, SliceResult
+from icemirror.result import SliceResult
+from icemirror.step_results import MirrorPosition
 from spark_job.commit.commit_slice import CommittedSlice
 from spark_job.iceberg.mirror import Mirror
 from spark_job.plan.slices import Slice
 
 
-def mirror_position(mirror: Mirror | None) -> Position:
+def mirror_position(mirror: Mirror | None) -> MirrorPosition:
     """Return the mirror's cursor and sizes; those of an empty mirror if there is none."""
     if mirror is None:
-        return Position(cursor=None, live_rows=0, index_bytes=0)
-    return Position(cursor=mirror.cursor, live_rows=mirror.live_rows, index_bytes=mirror.index_bytes)
+        return MirrorPosition(cursor=None, live_rows=0, index_bytes=0)
+    return MirrorPosition(cursor=mirror.cursor, live_rows=mirror.live_rows, index_bytes=mirror.index_bytes)
 
 
-def position_after(slice_: Slice, outcome: CommittedSlice) -> Position:
+def position_after(slice_: Slice, committed: CommittedSlice) -> MirrorPosition:
     """Return the mirror's cursor and sizes after a commit."""
-    return Position(cursor=slice_.cursor, live_rows=outcome.root.live_rows, index_bytes=outcome.root.bytes)
+    return MirrorPosition(
+        cursor=slice_.cursor, live_rows=committed.root.live_rows, index_bytes=committed.root.bytes
+    )
 
 
 def slice_result(
-    slice_: Slice, outcome: CommittedSlice, planned_seconds: float, merged_seconds: float
+    slice_: Slice, committed: CommittedSlice, planning_seconds: float, merged_seconds: float
 ) -> SliceResult:
     """Return the result of a committed slice."""
-    counts = outcome.counts
-    steps = {"plan": planned_seconds, **outcome.seconds}
-    delete_bytes = {file.file_path: file.file_size_in_bytes for file in outcome.delete_files}
+    counts = committed.counts
+    steps = {"plan": planning_seconds, **committed.seconds}
+    delete_bytes = {file.file_path: file.file_size_in_bytes for file in committed.delete_files}
     return SliceResult(
-        snapshot_id=outcome.snapshot_id,
+        snapshot_id=committed.snapshot_id,
         changelog_files=len(slice_.files),
         events=slice_.events,
         inserted=counts.inserted,
@@ -37,11 +40,11 @@ def slice_result(
         stale=counts.stale,
         unchanged=counts.unchanged,
         rejected=counts.rejected,
-        data_files=len(outcome.data_files),
+        data_files=len(committed.data_files),
         delete_files=len(delete_bytes),
-        data_bytes=sum(file.file_size_in_bytes for file in outcome.data_files),
+        data_bytes=sum(file.file_size_in_bytes for file in committed.data_files),
         delete_bytes=sum(delete_bytes.values()),
-        index_bytes=outcome.index_bytes,
-        seconds=round(planned_seconds + merged_seconds, 4),
+        index_bytes=committed.index_bytes,
+        seconds=round(planning_seconds + merged_seconds, 4),
         seconds_by_step={step: round(seconds, 4) for step, seconds in steps.items()},
     )

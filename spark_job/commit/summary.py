@@ -17,12 +17,15 @@ _CHANGED_PARTITIONS = "changed-partition-count"
 
 def count_files(
     added: Iterable[DataFile],
-    removed: Sequence[LiveDelete],
-    removed_data: Sequence[LiveFile] = (),
+    removed_deletes: Sequence[LiveDelete],
+    removed_data_files: Sequence[LiveFile] = (),
 ) -> dict[str, str]:
-    """Count added and removed files, rows and bytes. A deletion vector counts with its own bytes, not its file's."""
+    """Return the counts of added and removed files, rows and bytes.
+
+    A deletion vector counts with its own bytes, not with those of its file.
+    """
     collector = SnapshotSummaryCollector()
-    metrics, vectors = collector.metrics, 0
+    metrics, added_vectors = collector.metrics, 0
     partitions: set[tuple[int, str]] = set()
     for file in added:
         metrics.add_file(file)
@@ -30,23 +33,23 @@ def count_files(
             # By its repr: PyIceberg would use folder names, which days outside of Python's calendar do not have.
             partitions.add((file.spec_id, repr(file.partition)))
         if span := content_span(file):
-            vectors += 1
+            added_vectors += 1
             metrics.added_file_size -= file.file_size_in_bytes - span[1]
-    removed_vectors = sum(delete.is_vector for delete in removed)
-    metrics.added_pos_delete_files -= vectors
-    metrics.removed_pos_delete_files = len(removed) - removed_vectors
-    metrics.removed_delete_files = len(removed)
-    metrics.removed_pos_deletes = sum(delete.rows for delete in removed)
-    metrics.removed_data_files = len(removed_data)
-    metrics.deleted_records = sum(file.rows for file in removed_data)
-    metrics.removed_file_size = sum(delete.bytes for delete in removed) + sum(
-        file.bytes for file in removed_data
+    removed_vectors = sum(delete.is_vector for delete in removed_deletes)
+    metrics.added_pos_delete_files -= added_vectors
+    metrics.removed_pos_delete_files = len(removed_deletes) - removed_vectors
+    metrics.removed_delete_files = len(removed_deletes)
+    metrics.removed_pos_deletes = sum(delete.rows for delete in removed_deletes)
+    metrics.removed_data_files = len(removed_data_files)
+    metrics.deleted_records = sum(file.rows for file in removed_data_files)
+    metrics.removed_file_size = sum(delete.bytes for delete in removed_deletes) + sum(
+        file.bytes for file in removed_data_files
     )
     counts = collector.build()
-    further = {
-        _ADDED_VECTORS: vectors,
+    other_counts = {
+        _ADDED_VECTORS: added_vectors,
         _REMOVED_VECTORS: removed_vectors,
         _CHANGED_PARTITIONS: len(partitions),
     }
-    counts.update((name, str(count)) for name, count in further.items() if count)
+    counts.update((name, str(count)) for name, count in other_counts.items() if count)
     return counts

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -22,28 +22,33 @@ def was_interrupted() -> bool:
     return _received.is_set()
 
 
-@contextmanager
-def keep_interrupt_handler() -> Iterator[None]:
-    """Keep the current SIGINT handler while Spark starts and afterwards, and record each interruption."""
-    before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(before):
-        yield
-        return
-    handler = before
+class _InterruptRecorder:
+    """A SIGINT handler that records the interruption and then calls the original handler."""
 
-    def record(number: int, frame: FrameType | None) -> None:
+    def __init__(self, original: Callable[[int, FrameType | None], object]) -> None:
+        self._original = original
+
+    def __call__(self, signal_number: int, frame: FrameType | None) -> None:
         _received.set()
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
         logging.getLogger().addFilter(_is_not_from_py4j)  # it logs a traceback to the root logger
-        handler(number, frame)
+        self._original(signal_number, frame)
 
-    recording_handler = before if getattr(before, "records_interrupts", False) else record
-    record.records_interrupts = True  # type: ignore[attr-defined]  # a second start must not wrap it again
-    signal.signal(signal.SIGINT, recording_handler)
+
+@contextmanager
+def keep_interrupt_handler() -> Iterator[None]:
+    """Keep the current SIGINT handler while Spark starts and afterwards, and record each interruption."""
+    current = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(current):
+        yield
+        return
+    # A second start of Spark must not wrap the recorder again.
+    recorder = current if isinstance(current, _InterruptRecorder) else _InterruptRecorder(current)
+    signal.signal(signal.SIGINT, recorder)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, recording_handler)  # PySpark has installed its own
+        signal.signal(signal.SIGINT, recorder)  # PySpark has installed its own
 
 
 def _is_not_from_py4j(record: logging.LogRecord) -> bool:

@@ -43,7 +43,7 @@ class Java:
 
 
 def parse_major(version: str) -> int | None:
-    """17.0.15 → 17, 1.8.0_392 → 8, 21-ea → 21."""
+    """Return the major version: 17.0.15 → 17, 1.8.0_392 → 8, 21-ea → 21."""
     match = re.match(r"(?:1\.)?(\d+)", version)
     return int(match.group(1)) if match else None
 
@@ -53,9 +53,9 @@ def choose_java(candidates: Iterable[Java]) -> Java | None:
     return next((java for java in candidates if java.major in SUPPORTED_MAJORS), None)
 
 
-def describe_remedy(found: Iterable[Java], platform: str, package_tools: Iterable[str]) -> str:
-    """Return one line: which Javas were found, and what to install on this system."""
-    unsupported = sorted({(java.major, str(java.home)) for java in found})
+def describe_remedy(installed: Iterable[Java], platform: str, package_tools: Iterable[str]) -> str:
+    """Return one line: which unsupported Javas are installed, and what to install on this system."""
+    unsupported = sorted({(java.major, str(java.home)) for java in installed})
     tools = set(package_tools)
     if platform == "darwin":
         install = "`brew install openjdk@17`"
@@ -65,29 +65,31 @@ def describe_remedy(found: Iterable[Java], platform: str, package_tools: Iterabl
         install = "`sudo dnf install java-17-openjdk-headless` (or java-21-openjdk-headless)"
     else:
         install = "a Java 17 or 21 runtime"
-    listed = ", ".join(f"Java {major} in {home}" for major, home in unsupported)
-    what = f"found only {listed}, which Spark does not run on" if listed else "found no Java"
-    return f"Spark needs Java 17 or 21, {what}: install {install}, or point JAVA_HOME at one"
+    unsupported_list = ", ".join(f"Java {major} in {home}" for major, home in unsupported)
+    problem = (
+        f"found only {unsupported_list}, which Spark does not run on" if unsupported_list else "found no Java"
+    )
+    return f"Spark needs Java 17 or 21, {problem}: install {install}, or point JAVA_HOME at one"
 
 
 def find_java(environ: Mapping[str, str], locations: Iterable[str] = USUAL_LOCATIONS) -> Path:
     """Return the home of a supported Java, searching JAVA_HOME, PATH, then the usual locations."""
-    seen: list[Java] = []
+    probed: list[Java] = []
 
-    def recorded() -> Iterator[Java]:
+    def probe_installed() -> Iterator[Java]:
         for java in installed_javas(environ, locations):
-            seen.append(java)
+            probed.append(java)
             yield java
 
-    if chosen := choose_java(recorded()):
+    if chosen := choose_java(probe_installed()):
         return chosen.home
     raise Invalid(
-        describe_remedy(seen, sys.platform, [tool for tool in ("apt-get", "dnf") if shutil.which(tool)])
+        describe_remedy(probed, sys.platform, [tool for tool in ("apt-get", "dnf") if shutil.which(tool)])
     )
 
 
 def set_java_home(environ: MutableMapping[str, str]) -> Path:
-    """Set JAVA_HOME in `environ` to a supported Java; Spark's launcher reads it before PATH."""
+    """Set JAVA_HOME in `environ` to a supported Java and return it; Spark's launcher reads it before PATH."""
     home = find_java(environ)
     environ["JAVA_HOME"] = str(home)
     return home
@@ -104,8 +106,8 @@ def installed_javas(environ: Mapping[str, str], locations: Iterable[str]) -> Ite
     homes: set[Path] = set()
     for candidate in _candidate_homes(environ, locations):
         java = probe(candidate)
-        if java and (real := java.home.resolve()) not in homes:
-            homes.add(real)
+        if java and (real_home := java.home.resolve()) not in homes:
+            homes.add(real_home)
             yield java
 
 
@@ -114,7 +116,7 @@ def probe(home: Path) -> Java | None:
     binary = home / "bin" / "java"
     if not os.access(binary, os.X_OK):
         return None
-    if (major := _released_major(home)) is not None:
+    if (major := _read_release_file(home)) is not None:
         return Java(home, major)
     return _run_java(binary)
 
@@ -122,24 +124,24 @@ def probe(home: Path) -> Java | None:
 def _candidate_homes(environ: Mapping[str, str], locations: Iterable[str]) -> Iterator[Path]:
     if java_home := environ.get("JAVA_HOME"):
         yield Path(java_home)
-    if on_path := shutil.which("java", path=environ.get("PATH", "")):
-        yield Path(on_path).resolve().parent.parent
+    if java_on_path := shutil.which("java", path=environ.get("PATH", "")):
+        yield Path(java_on_path).resolve().parent.parent
     user_home = environ.get("HOME", "")
     for location in locations:
         if location.startswith("~") and not user_home:
             continue
-        found = Path("/").glob(location.replace("~", user_home, 1).lstrip("/"))
-        yield from sorted(found, key=_by_version)
+        homes = Path("/").glob(location.replace("~", user_home, 1).lstrip("/"))
+        yield from sorted(homes, key=_preference)
 
 
-def _by_version(home: Path) -> tuple[int, str]:
-    """Sort 17 before 21, which Spark 3.5 does not support, then by name for a stable choice."""
-    major = _released_major(home)
+def _preference(home: Path) -> tuple[int, str]:
+    """Return a sort key: Java 17 first, because Spark 3.5 does not support 21; then by name, for a stable choice."""
+    major = _read_release_file(home)
     rank = SUPPORTED_MAJORS.index(major) if major in SUPPORTED_MAJORS else len(SUPPORTED_MAJORS)
     return (rank, str(home))
 
 
-def _released_major(home: Path) -> int | None:
+def _read_release_file(home: Path) -> int | None:
     try:
         text = (home / "release").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -149,10 +151,10 @@ def _released_major(home: Path) -> int | None:
 
 
 def _run_java(binary: Path) -> Java | None:
-    """Run Java to print its settings, which name the real home behind a shim (jenv, asdf, the stub of macOS)."""
+    """Return the Java behind a binary. Its settings name the real home behind a shim (jenv, asdf, macOS's stub)."""
     command = [str(binary), "-XshowSettings:properties", "-version"]
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -163,11 +165,11 @@ def _run_java(binary: Path) -> Java | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    output = done.stderr + done.stdout
+    output = process.stderr + process.stdout
     home = re.search(r"^\s*java\.home = (.+)$", output, re.MULTILINE)
     version = re.search(r"^\s*java\.version = (\S+)$", output, re.MULTILINE)
     major = parse_major(version.group(1)) if version else None
-    if done.returncode != 0 or not home or major is None:
+    if process.returncode != 0 or not home or major is None:
         return None
     return Java(Path(home.group(1).strip()), major)
 

@@ -66,12 +66,12 @@ def open_spark(configured: Mapping[str, str], environ: MutableMapping[str, str] 
             conf.setIfMissing(name, value)
     for name, value in configured.items():
         conf.set(name, value)
-    at_start = SparkConf(loadDefaults=False)
-    at_start.setAll([setting for setting in conf.getAll() if setting[0].startswith(LAUNCH_PROPERTIES)])
+    launch_conf = SparkConf(loadDefaults=False)
+    launch_conf.setAll([setting for setting in conf.getAll() if setting[0].startswith(LAUNCH_PROPERTIES)])
     try:
         with keep_interrupt_handler():
             with _supervised_java():
-                SparkContext._ensure_initialized(conf=at_start)
+                SparkContext._ensure_initialized(conf=launch_conf)
             return SparkContext.getOrCreate(conf)
     except Exception as error:
         raise Invalid(
@@ -102,12 +102,12 @@ def _drop_dead_java() -> None:
 
 
 def _choose_java(environ: MutableMapping[str, str]) -> None:
-    given = environ.get("JAVA_HOME")
+    configured_home = environ.get("JAVA_HOME")
     home = set_java_home(environ)
-    if given and not is_supported(Path(given)):
+    if configured_home and not is_supported(Path(configured_home)):
         log.warning(
             "Java in JAVA_HOME not supported by Spark, using another",
-            java_home=given,
+            java_home=configured_home,
             java_home_used=str(home),
         )
 
@@ -121,31 +121,31 @@ def _supervised_java() -> Iterator[None]:
     """
     from pyspark import java_gateway
 
-    started: list[Popen[Any]] = []  # Any: bytes or text, as PySpark chooses
+    processes: list[Popen[Any]] = []  # Any: bytes or text, as PySpark chooses
 
     class RecordedPopen(Popen):  # type: ignore[type-arg]
         def __init__(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 (as Popen)
-            started.append(self)
+            processes.append(self)
             super().__init__(*arguments, **{**options, "stderr": PIPE})
             threading.Thread(target=_forward_stderr, args=(self.stderr,), daemon=True).start()
 
-    names = vars(java_gateway)
-    original, names["Popen"] = names["Popen"], RecordedPopen
+    gateway_names = vars(java_gateway)
+    original_popen, gateway_names["Popen"] = gateway_names["Popen"], RecordedPopen
     try:
         yield
     except BaseException:
-        for process in started:
+        for process in processes:
             if getattr(process, "pid", None) is not None:
                 process.kill()
                 process.wait()
         raise
     finally:
-        names["Popen"] = original
+        gateway_names["Popen"] = original_popen
 
 
 def _forward_stderr(stream: IO[bytes]) -> None:
     """Copy Java's stderr to this process's stderr, line by line."""
     with stream, suppress(OSError):  # stderr may be closed
         for line in stream:
-            if not any(known in line for known in _START_LINES):
+            if not any(start_line in line for start_line in _START_LINES):
                 os.write(_STDERR, line)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from spark_job.changelog.history import ChangelogFile
+from spark_job.changelog.added_files import ChangelogFile
 from spark_job.engine.work import ShardOutput, Work
 
 _BYTES_PER_EVENT = 16
@@ -18,7 +18,7 @@ def estimate_events(file: ChangelogFile) -> int:
 
 @dataclass(frozen=True, slots=True)
 class WorkSize:
-    """`events` and `bytes` are divided among shards; `read_events` and `read_bytes` include the shared files."""
+    """The size of some work. `read_events` and `read_bytes` include the files that every shard reads."""
 
     events: int
     bytes: int
@@ -26,14 +26,14 @@ class WorkSize:
     read_bytes: int
 
     @classmethod
-    def of(cls, work: Work[ShardOutput]) -> WorkSize:
-        """Add up the files of some work."""
-        read = (*work.files, *work.shared_files)
+    def measure(cls, work: Work[ShardOutput]) -> WorkSize:
+        """Return the size of some work: the sum of its files."""
+        all_files = (*work.files, *work.shared_files)
         return cls(
             events=sum(file.events for file in work.files),
             bytes=sum(file.bytes for file in work.files),
-            read_events=sum(map(estimate_events, read)),
-            read_bytes=sum(file.bytes for file in read),
+            read_events=sum(map(estimate_events, all_files)),
+            read_bytes=sum(file.bytes for file in all_files),
         )
 
 

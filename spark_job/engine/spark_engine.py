@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from icemirror.errors import BadConfig, CommitUnknown, Conflict, Corrupt, IcemirrorError, Invalid, Transient
-from spark_job.changelog.changes import Changes, concat_changes
+from spark_job.changelog.event_batch import EventBatch, concat_events
+from spark_job.columns.arrays import U64
 from spark_job.engine.key_ranges import cut_by_key, group_files_by_events, shard_bounds
 from spark_job.engine.size_policy import MERGES, Sharded, SizePolicy, WorkSize
-from spark_job.engine.work import Result, ShardOutput, Work
-from spark_job.index.index_merge import IndexMerge, merged_paths, run_index_merge
-from spark_job.index.keys import U64
-from spark_job.index.merge_segments import MergedPiece
-from spark_job.index.segment import DamagedSegment
+from spark_job.engine.work import Result, ShardOutput, Work, run_in_one_shard
+from spark_job.index.damaged_segment import DamagedSegment
+from spark_job.index.merge_segments import MergedStep, merged_paths, run_index_merge
+from spark_job.index.plan_index_merge import IndexMerge
 from spark_job.storage.discard import discard
 from spark_job.storage.translate_errors import translate_errors
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TaskFailure:
-    """An icemirror error on its way from a task to the driver; Spark would turn it into text."""
+    """An icemirror error, pickled from a task to the driver; Spark itself would pass only its text."""
 
     name: str
     arguments: tuple[str, ...]
 
     @classmethod
-    def of(cls, error: IcemirrorError) -> TaskFailure:
-        """Return the parts of an error that can be pickled."""
+    def from_error(cls, error: IcemirrorError) -> TaskFailure:
+        """Return the parts of an error that are pickled."""
         return cls(type(error).__name__, tuple(map(str, error.args)))
 
     def error(self) -> IcemirrorError:
-        """Recreate the error on the driver."""
+        """Return the error, recreated on the driver."""
         return ERRORS_BY_NAME.get(self.name, Transient)(*self.arguments)
 
 
@@ -55,7 +55,7 @@ ERRORS_BY_NAME = {
 
 @dataclass(frozen=True)
 class SparkEngine:
-    """Runs work on a Spark context, in one task or sharded, as the size policy says."""
+    """Runs work on a Spark context: in one task, or sharded, by the size policy."""
 
     context: SparkContext
     policy: SizePolicy = MERGES
@@ -63,98 +63,98 @@ class SparkEngine:
     def run(self, work: Work[Result]) -> list[Result]:
         """Return the results of the shards, or raise the first error."""
         outcomes: list[Result | TaskFailure]
-        match self.policy.where_to_run(WorkSize.of(work)):
-            case Sharded(by_size):
+        match self.policy.where_to_run(WorkSize.measure(work)):
+            case Sharded(shards=min_shards):
                 with translate_errors():
-                    shards = work.limit_shards(max(self.context.defaultParallelism, by_size))
-                outcomes = self._sharded(work, shards) if shards > 1 else self._one_task(work)
+                    shards = work.limit_shards(max(self.context.defaultParallelism, min_shards))
+                outcomes = self._run_sharded(work, shards) if shards > 1 else self._run_in_one_task(work)
             case _:
-                outcomes = self._one_task(work)
+                outcomes = self._run_in_one_task(work)
         return _raise_failures(work, outcomes)
 
-    def merge_index(self, merge: IndexMerge) -> list[MergedPiece]:
-        """Merge runs of the index, one task per piece."""
-        merges = [replace(merge, pieces=(piece,)) for piece in merge.pieces]
-        outcomes = self.context.parallelize(merges, len(merges)).map(_merge_piece).collect()
-        results = [piece for outcome in outcomes if isinstance(outcome, list) for piece in outcome]
+    def merge_index(self, merge: IndexMerge) -> list[MergedStep]:
+        """Return the merged steps of the runs of an index; each step is one task."""
+        merges = [replace(merge, steps=(step,)) for step in merge.steps]
+        outcomes = self.context.parallelize(merges, len(merges)).map(_merge_index_piece).collect()
+        results = [step for outcome in outcomes if isinstance(outcome, list) for step in outcome]
         for outcome in outcomes:
             if isinstance(outcome, TaskFailure):
                 discard(merge.io, merged_paths(results))
                 raise outcome.error()
         return results
 
-    def _one_task(self, work: Work[Result]) -> list[Result | TaskFailure]:
-        return self.context.parallelize([work], 1).map(_merge_all).collect()
+    def _run_in_one_task(self, work: Work[Result]) -> list[Result | TaskFailure]:
+        return self.context.parallelize([work], 1).map(_run_one_task).collect()
 
-    def _sharded(self, work: Work[Result], shards: int) -> list[Result | TaskFailure]:
+    def _run_sharded(self, work: Work[Result], shards: int) -> list[Result | TaskFailure]:
         with translate_errors():
             bounds = shard_bounds(work, shards)
-        shared = self.context.broadcast(work)
+        broadcast_work = self.context.broadcast(work)
         groups = group_files_by_events(work, shards)  # as many as shards, so that neither side holds more
         try:
             return (
                 self.context.parallelize(groups, len(groups))
-                .flatMap(lambda ordinals: _scatter(shared.value, ordinals, bounds))
+                .flatMap(lambda ordinals: _scatter(broadcast_work.value, ordinals, bounds))
                 .partitionBy(shards, lambda shard: shard)
-                .mapPartitions(lambda parts: _gather(shared.value, parts))
+                .mapPartitions(lambda pairs: _gather(broadcast_work.value, pairs))
                 .collect()
             )
         finally:
-            shared.unpersist()
+            broadcast_work.unpersist()
 
 
-def _merge_all(work: Work[Result]) -> Result | TaskFailure:
+def _run_one_task(work: Work[Result]) -> Result | TaskFailure:
     try:
         with translate_errors():
-            return work.merge(lambda: work.read(range(len(work.files))))
+            return run_in_one_shard(work)
     except IcemirrorError as error:
-        return TaskFailure.of(error)
+        return TaskFailure.from_error(error)
 
 
-def _merge_piece(merge: IndexMerge) -> list[MergedPiece] | TaskFailure:
+def _merge_index_piece(merge: IndexMerge) -> list[MergedStep] | TaskFailure:
     try:
         with translate_errors():
             return run_index_merge(merge)
     except IcemirrorError as error:
-        return TaskFailure.of(error)
+        return TaskFailure.from_error(error)
 
 
 def _scatter(
     work: Work[ShardOutput], ordinals: range, bounds: U64
-) -> Iterator[tuple[int, Changes | TaskFailure]]:
-    """Map side: cut the events of some files by key range. Rows are not shuffled."""
+) -> Iterator[tuple[int, EventBatch | TaskFailure]]:
+    """Yield (shard, its events) of some files: the map side. Rows are not shuffled."""
     try:
         with translate_errors():
-            parts = cut_by_key(work.read(ordinals), bounds)
+            shard_events = cut_by_key(work.read(ordinals), bounds)
     except IcemirrorError as error:
-        yield 0, TaskFailure.of(error)
+        yield 0, TaskFailure.from_error(error)
         return
-    yield from ((shard, part) for shard, part in enumerate(parts) if len(part))
+    yield from ((shard, events) for shard, events in enumerate(shard_events) if len(events))
 
 
 def _gather(
-    work: Work[Result], pairs: Iterable[tuple[int, Changes | TaskFailure]]
+    work: Work[Result], pairs: Iterable[tuple[int, EventBatch | TaskFailure]]
 ) -> Iterator[Result | TaskFailure]:
-    """Reduce side: merge one key range, of which all events have arrived."""
-    parts: list[Changes] = []
-    for _, part in pairs:
-        if isinstance(part, TaskFailure):
-            yield part
+    """Yield the result of one key range, of which all events have arrived: the reduce side."""
+    received: list[EventBatch] = []
+    for _, events in pairs:
+        if isinstance(events, TaskFailure):
+            yield events
             return
-        parts.append(part)
-    if not parts:
+        received.append(events)
+    if not received:
         return
     try:
         with translate_errors():
-            yield work.merge(lambda: concat_changes(parts))
+            yield work.run_shard(lambda: concat_events(received))
     except IcemirrorError as error:
-        yield TaskFailure.of(error)
+        yield TaskFailure.from_error(error)
 
 
 def _raise_failures(work: Work[Result], outcomes: list[Result | TaskFailure]) -> list[Result]:
     results = [outcome for outcome in outcomes if not isinstance(outcome, TaskFailure)]
     for outcome in outcomes:
         if isinstance(outcome, TaskFailure):
-            discard(work.target, [path for result in results for path in result.paths])
+            discard(work.output_io, [path for result in results for path in result.paths])
             raise outcome.error()
     return results

@@ -1,4 +1,4 @@
-"""What an engine can run: events read from files without their rows, merged by key range."""
+"""The input of an engine: files to read, and what to do with each key range."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from typing import Protocol, TypeVar
 
 from pyiceberg.io import FileIO
 
-from spark_job.changelog.changes import Changes
-from spark_job.changelog.history import ChangelogFile
+from spark_job.changelog.added_files import ChangelogFile
+from spark_job.changelog.event_batch import EventBatch
 from spark_job.changelog.shape import ChangelogShape
 from spark_job.index.key_codec import KeyCodec
 
 
 class ShardOutput(Protocol):
-    """What one shard produces."""
+    """The result of one shard."""
 
     @property
-    def paths(self) -> list[str]:
-        """Every file that the shard wrote."""
+    def paths(self) -> Sequence[str]:
+        """The paths of all files that the shard wrote."""
 
 
 Result = TypeVar("Result", bound=ShardOutput, covariant=True)
 
 
 class Work(Protocol[Result]):
-    """The input of a task; pickled."""
+    """The input of Spark tasks: files to read, and what to do with the events of each key range. It is pickled."""
 
     @property
     def files(self) -> Sequence[ChangelogFile]:
@@ -39,21 +39,26 @@ class Work(Protocol[Result]):
     def codec(self) -> KeyCodec:
         """The encoding of keys."""
 
-    def source(self, file: ChangelogFile) -> tuple[FileIO, tuple[int, ...]]:
+    def key_source(self, file: ChangelogFile) -> tuple[FileIO, tuple[int, ...]]:
         """Return the storage of a file, and the field ids of its key columns."""
 
     @property
-    def target(self) -> FileIO:
+    def output_io(self) -> FileIO:
         """The storage to which shards write, and in which the files of failed shards are deleted."""
 
-    def read(self, ordinals: range) -> Changes:
+    def read(self, ordinals: range) -> EventBatch:
         """Return the events of some files, without their rows."""
 
-    def limit_shards(self, wanted: int) -> int:
-        """Return `wanted`, or fewer shards where each would write many small files."""
+    def limit_shards(self, shards: int) -> int:
+        """Return `shards`, or fewer where each shard would write many small files."""
 
-    def merge(self, read: Callable[[], Changes]) -> Result:
-        """Merge the events of one key range, which `read` returns. Deletes its files if it fails."""
+    def run_shard(self, read: Callable[[], EventBatch]) -> Result:
+        """Return the result of one key range, whose events `read` returns. Deletes its files if it fails."""
+
+
+def run_in_one_shard(work: Work[Result]) -> Result:
+    """Return the result of running all keys as one shard."""
+    return work.run_shard(lambda: work.read(range(len(work.files))))
 
 
 class KeyOnlyWork:
@@ -64,19 +69,19 @@ class KeyOnlyWork:
 
     @property
     def shared_files(self) -> tuple[ChangelogFile, ...]:
-        """There are none."""
+        """Empty: no file is read by every shard."""
         return ()
 
     @property
     def codec(self) -> KeyCodec:
         """The encoding of keys."""
-        return self.shape.codec
+        return self.shape.key_codec
 
     @property
-    def target(self) -> FileIO:
+    def output_io(self) -> FileIO:
         """The storage to which segments are written, if any."""
         return self.io
 
-    def limit_shards(self, wanted: int) -> int:
-        """Return `wanted`, since few files are written."""
-        return wanted
+    def limit_shards(self, shards: int) -> int:
+        """Return `shards`, since few files are written."""
+        return shards

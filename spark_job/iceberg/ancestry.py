@@ -37,28 +37,30 @@ def walk_ancestors(snapshots: Sequence[Snapshot], snapshot_id: int | None) -> It
         snapshot_id = snapshot.parent_snapshot_id
 
 
-def has_files_of_commit(io: FileIO, snapshot: Snapshot, number: int) -> bool:
-    """Whether the snapshot lists a file, live or deleted, that the commit with this sequence number added.
+def has_files_of_commit(io: FileIO, snapshot: Snapshot, sequence_number: int) -> bool:
+    """Return whether the snapshot lists a file, live or deleted, that the commit with this sequence number added.
 
     A table assigns each sequence number once, also after a rollback. Later commits keep an entry's file sequence number
     when they copy the entry or mark its file as deleted.
     """
-    later = _manifests_from(io, snapshot, number)
-    return any(manifest.sequence_number == number for manifest in later) or any(
-        found == number for found in _file_sequence_numbers(io, later)
+    manifests = _manifests_from(io, snapshot, sequence_number)
+    return any(manifest.sequence_number == sequence_number for manifest in manifests) or any(
+        file_number == sequence_number for file_number in _file_sequence_numbers(io, manifests)
     )
 
 
 def has_files_of_commits_between(io: FileIO, snapshot: Snapshot, first: int, last: int) -> bool:
-    """Whether the snapshot lists a file, live or deleted, of a commit with a sequence number in (first, last]."""
-    later = _manifests_from(io, snapshot, first + 1)
-    return any(first < found <= last for found in _file_sequence_numbers(io, later))
+    """Return whether the snapshot lists a file, live or deleted, of a commit with a number in (first, last]."""
+    manifests = _manifests_from(io, snapshot, first + 1)
+    return any(first < file_number <= last for file_number in _file_sequence_numbers(io, manifests))
 
 
-def _manifests_from(io: FileIO, snapshot: Snapshot, number: int) -> list[ManifestFile]:
+def _manifests_from(io: FileIO, snapshot: Snapshot, sequence_number: int) -> list[ManifestFile]:
     """Return the manifests that may list files of the commit with this sequence number, or of later commits."""
     return [
-        manifest for manifest in load_manifests(io, snapshot) if (manifest.sequence_number or 0) >= number
+        manifest
+        for manifest in load_manifests(io, snapshot)
+        if (manifest.sequence_number or 0) >= sequence_number
     ]
 
 
@@ -70,7 +72,7 @@ def _file_sequence_numbers(io: FileIO, manifests: Sequence[ManifestFile]) -> Ite
 
 
 def has_files_of_other_commits(io: FileIO, snapshot: Snapshot) -> bool:
-    """Whether the snapshot lists a file, live or deleted, that another commit added."""
+    """Return whether the snapshot lists a file, live or deleted, that another commit added."""
     manifests = load_manifests(io, snapshot)
     inherited = [manifest for manifest in manifests if manifest.added_snapshot_id != snapshot.snapshot_id]
     written_here = [manifest for manifest in manifests if manifest.added_snapshot_id == snapshot.snapshot_id]

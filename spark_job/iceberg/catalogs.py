@@ -12,13 +12,12 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, NotInstalledError
 from pyiceberg.table import Table
 
-from icemirror.catalogs.catalog_name import catalog_name, without_name
-from icemirror.catalogs.sql_address import missing_driver, missing_file, sqlite_path
+from icemirror.catalogs.catalog_properties import catalog_name, without_name
+from icemirror.catalogs.sql_address import missing_driver_error, missing_file_error, sqlite_path
 from icemirror.errors import Corrupt, Invalid, Transient
 from icemirror.settings import Settings, TableSettings
 from icemirror.tables.table_id import TableId
 from spark_job.columns.name_mapping import apply_name_mapping
-from spark_job.iceberg.missing_changelog import ChangelogNotFound
 from spark_job.pyiceberg_private.damaged_metadata import DamagedMetadata
 from spark_job.pyiceberg_private.open_catalog import open_catalog
 from spark_job.pyiceberg_private.untrusted_properties import (
@@ -32,82 +31,90 @@ from spark_job.storage.translate_errors import catalog_response_errors, translat
 _NUMERIC_PROPERTIES = ("glue.max-retries",)
 
 
+class ChangelogNotFound(Invalid):
+    """The catalog has no such table."""
+
+
+class ChangelogDropped(ChangelogNotFound):
+    """The changelog was merged before, and its writer may recreate it: wait."""
+
+
 class Catalogs:
     """The catalogs by name, each opened once."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._open: dict[str | None, Catalog] = {}
-        self._trusted = frozenset().union(
+        self._trusted_providers = frozenset().union(
             *map(configured_location_provider, (*settings.tables, *settings.discover))
         )
 
     def get(self, name: str | None) -> Catalog:
         """Return a catalog by its name under `catalogs`; None is the default catalog."""
         if name not in self._open:
-            title, properties = self._load_arguments(name)
-            with translate_errors(f"catalog {title}"):
+            catalog_title, properties = self._load_arguments(name)
+            with translate_errors(f"catalog {catalog_title}"):
                 try:
-                    self._open[name] = open_catalog(title, properties, self._trusted)
+                    self._open[name] = open_catalog(catalog_title, properties, self._trusted_providers)
                 except NotInstalledError as error:
-                    raise missing_driver(getattr(error.__cause__, "name", None)) from error
+                    raise missing_driver_error(getattr(error.__cause__, "name", None)) from error
                 except (ValueError, ModuleNotFoundError) as error:
-                    raise Invalid(f"catalog {title}: {error}") from error
+                    raise Invalid(f"catalog {catalog_title}: {error}") from error
         return self._open[name]
 
     def get_existing(self, name: str | None) -> Catalog:
         """Return a catalog like `get`, but raise an error instead of creating a missing SQLite file."""
         if (path := self._missing_sqlite_file(name)) is not None:
-            raise missing_file(path)
+            raise missing_file_error(path)
         return self.get(name)
 
     def load_changelog(self, table: TableSettings) -> Table:
-        """Return the changelog, which must exist."""
-        found = self._load(table.changelog_catalog, table.changelog_id)
-        if found is None:
+        """Return the changelog. Raise `ChangelogNotFound` if it does not exist."""
+        changelog = self._load(table.changelog_catalog, table.changelog_id)
+        if changelog is None:
             raise ChangelogNotFound(
                 f"{table.name}: there is no changelog {table.changelog_id}{self._suggestion(table)}. Check "
                 "changelog_table and namespace, or wait until the writer has created it."
             )
-        return apply_name_mapping(found)
+        return apply_name_mapping(changelog)
 
     def _suggestion(self, table: TableSettings) -> str:
         """Return ` (did you mean …?)` if the namespace has a table with a similar name."""
-        wanted = table.changelog_id
+        changelog_id = table.changelog_id
         names: list[str] = []
         with suppress(Exception):  # optional: a user may have permission to load tables but not to list them
             names = [
                 identifier[-1]
-                for identifier in self.get(table.changelog_catalog).list_tables(wanted.namespace)
+                for identifier in self.get(table.changelog_catalog).list_tables(changelog_id.namespace)
             ]
         names = [name for name in names if name != table.mirror_id.name]
-        near = difflib.get_close_matches(wanted.name, names, n=1, cutoff=0.75)
-        return f" (did you mean {near[0]}?)" if near else ""
+        similar_names = difflib.get_close_matches(changelog_id.name, names, n=1, cutoff=0.75)
+        return f" (did you mean {similar_names[0]}?)" if similar_names else ""
 
     def load_mirror(self, table: TableSettings) -> Table | None:
         """Return the mirror, or None if it does not exist. The file of a separate SQLite catalog may be missing."""
-        separate = table.mirror_catalog != table.changelog_catalog
+        has_separate_catalog = table.mirror_catalog != table.changelog_catalog
         with translate_errors(table.name):
-            if separate and self._missing_sqlite_file(table.mirror_catalog) is not None:
+            if has_separate_catalog and self._missing_sqlite_file(table.mirror_catalog) is not None:
                 return None
-        found = self._load(table.mirror_catalog, table.mirror_id)
-        if found is not None:
-            require_trusted_location_provider(found, configured_location_provider(table))
-        return found
+        mirror = self._load(table.mirror_catalog, table.mirror_id)
+        if mirror is not None:
+            require_trusted_location_provider(mirror, configured_location_provider(table))
+        return mirror
 
     def load_rejects(self, table: TableSettings) -> Table | None:
         """Return the rejects table, or None if it does not exist."""
-        found = self._load(table.mirror_catalog, table.rejects_id)
-        if found is not None:
-            require_trusted_location_provider(found, configured_location_provider(table))
-        return found
+        rejects = self._load(table.mirror_catalog, table.rejects_id)
+        if rejects is not None:
+            require_trusted_location_provider(rejects, configured_location_provider(table))
+        return rejects
 
     def _missing_sqlite_file(self, name: str | None) -> Path | None:
         path = sqlite_path(self._settings.catalog_properties(name).get("uri", ""))
         return path if path is not None and not path.exists() else None
 
     def with_renewable_credentials(self, name: str | None, table: Table) -> Table:
-        """Give the table a FileIO that renews vended credentials, if its catalog vends any."""
+        """Return the table, with a FileIO that renews vended credentials if its catalog vends any."""
         if has_vended_credentials(table.config) and not isinstance(table.io, VendedIO):
             table.io = VendedIO(*self._load_arguments(name), table)
         return table
@@ -118,6 +125,7 @@ class Catalogs:
         return catalog_name(properties, name), _with_numbers(without_name(properties))
 
     def _load(self, catalog: str | None, table: TableId) -> Table | None:
+        """Return a table, or None if it does not exist."""
         with translate_errors(str(table)), catalog_response_errors(str(table)):
             try:
                 return self.with_renewable_credentials(

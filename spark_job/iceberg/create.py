@@ -17,9 +17,9 @@ from icemirror.errors import Invalid, Transient
 from icemirror.settings import TableSettings
 from icemirror.settings.partitioning import PartitionField as PartitionBy
 from spark_job.columns.added_columns import added_name_conflict
-from spark_job.columns.field_map import FieldMap, dump_field_map, load_field_map, renumber
+from spark_job.columns.field_map import FieldMap, dump_field_map, load_field_map, with_assigned_ids
 from spark_job.iceberg.lineage_columns import refuse_reserved_names
-from spark_job.iceberg.mirror import FIELD_MAP, SOURCE
+from spark_job.iceberg.property_names import PROPERTY_FIELD_MAP, PROPERTY_SOURCE
 from spark_job.iceberg.supported_types import require_supported_partition
 from spark_job.iceberg.write_properties import check_properties, file_locations
 from spark_job.pyiceberg_private.manifest_files import enable_v3_metadata
@@ -39,18 +39,18 @@ METADATA_RETENTION = {
 def create_mirror(
     catalog: Catalog, settings: TableSettings, changelog: Table, schema: Schema, ids: FieldMap
 ) -> Table:
-    """Create the mirror. Load it if another writer or an earlier attempt created it."""
-    spec = check_definition(settings, schema)
+    """Create the mirror and return it. Load it if another job or an earlier attempt created it."""
+    spec = validate_new_mirror(settings, schema)
     if settings.format_version >= 3:
         enable_v3_metadata()
-    with suppress(NamespaceAlreadyExistsError):  # another writer created it concurrently
+    with suppress(NamespaceAlreadyExistsError):  # another job created it concurrently
         catalog.create_namespace_if_not_exists(settings.mirror_id.namespace)
     properties = {
         **METADATA_RETENTION,
         **settings.table_properties,
         "format-version": str(settings.format_version),
-        FIELD_MAP: dump_field_map(ids),
-        SOURCE: f"{settings.changelog_id} {changelog.metadata.table_uuid}",
+        PROPERTY_FIELD_MAP: dump_field_map(ids),
+        PROPERTY_SOURCE: f"{settings.changelog_id} {changelog.metadata.table_uuid}",
     }
     with catalog_response_errors(settings.name):
         try:
@@ -58,7 +58,7 @@ def create_mirror(
                 settings.mirror_id.parts, schema, partition_spec=spec, properties=properties
             )
         except TableAlreadyExistsError:
-            table = _load(catalog, settings)
+            table = _load_existing(catalog, settings)
         except ValueError as error:
             if type(error) is not ValueError:  # an invalid response of the catalog
                 raise
@@ -70,11 +70,11 @@ def create_mirror(
     return _with_assigned_ids(table)
 
 
-def check_definition(settings: TableSettings, schema: Schema) -> PartitionSpec:
-    """Check the settings of a new mirror before anything is created. Return its partition spec."""
-    if (why := added_name_conflict(settings, schema)) is not None:
-        raise Invalid(why)
-    spec = partition_spec(settings.name, settings.partition_by, schema)
+def validate_new_mirror(settings: TableSettings, schema: Schema) -> PartitionSpec:
+    """Return the partition spec of a new mirror. Raise `Invalid` for wrong settings, before anything is created."""
+    if (conflict := added_name_conflict(settings, schema)) is not None:
+        raise Invalid(conflict)
+    spec = build_partition_spec(settings.name, settings.partition_by, schema)
     check_properties(settings.table_properties)
     file_locations("", settings.table_properties)
     if settings.format_version >= 3:
@@ -82,55 +82,60 @@ def check_definition(settings: TableSettings, schema: Schema) -> PartitionSpec:
     return spec
 
 
-def _load(catalog: Catalog, settings: TableSettings) -> Table:
+def _load_existing(catalog: Catalog, settings: TableSettings) -> Table:
+    """Return the mirror that the catalog refused to create because it exists."""
     try:
         return catalog.load_table(settings.mirror_id.parts)
     except NoSuchTableError as error:
         raise Transient(
-            f"{settings.name}: the catalog reports that the mirror exists when it is created, and not when it is loaded"
+            f"{settings.name}: the catalog refused to create the mirror because it exists, but does not find it"
         ) from error
 
 
 def _with_assigned_ids(table: Table) -> Table:
-    """Store the map to the field ids that the catalog assigned to the new mirror."""
-    stored = table.metadata.properties.get(FIELD_MAP)
+    """Store the map to the field ids that the catalog assigned. Return the table."""
+    stored = table.metadata.properties.get(PROPERTY_FIELD_MAP)
     if stored is not None and table.current_snapshot() is None:
-        assigned = dump_field_map(renumber(load_field_map(stored), table.schema()))
+        assigned = dump_field_map(with_assigned_ids(load_field_map(stored), table.schema()))
         if assigned != stored:
             with table.transaction() as transaction:
-                transaction.set_properties({FIELD_MAP: assigned})
+                transaction.set_properties({PROPERTY_FIELD_MAP: assigned})
     return table
 
 
-def partition_spec(name: str, partition_by: Sequence[PartitionBy], schema: Schema) -> PartitionSpec:
+def build_partition_spec(name: str, partition_by: Sequence[PartitionBy], schema: Schema) -> PartitionSpec:
     """Return the partition spec for expressions such as `day(created_at)`."""
     fields: list[PartitionField] = []
-    for number, wanted in enumerate(partition_by):
-        column = next((field for field in schema.fields if field.name == wanted.column), None)
+    for position, partition in enumerate(partition_by):
+        column = next((field for field in schema.fields if field.name == partition.column), None)
         if column is None:
             names = [field.name for field in schema.fields]
-            near = difflib.get_close_matches(wanted.column, names, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(names[:20])}"
+            similar_names = difflib.get_close_matches(partition.column, names, n=1)
+            hint = f"did you mean {similar_names[0]}?" if similar_names else f"it has {', '.join(names[:20])}"
             raise Invalid(
-                f"{name}: partition_by names column {wanted.column}, which the mirror does not have; {hint}"
+                f"{name}: partition_by names column {partition.column}, which the mirror does not have; {hint}"
             )
-        text = wanted.transform if wanted.argument is None else f"{wanted.transform}[{wanted.argument}]"
+        text = (
+            partition.transform
+            if partition.argument is None
+            else f"{partition.transform}[{partition.argument}]"
+        )
         transform = parse_transform(text)
         if not transform.can_transform(column.field_type):
-            raise Invalid(f"{name}: {text}({wanted.column}) is not defined for type {column.field_type}")
-        require_supported_partition(name, wanted.column, column.field_type, transform)
-        field_name = wanted.name
+            raise Invalid(f"{name}: {text}({partition.column}) is not defined for type {column.field_type}")
+        require_supported_partition(name, partition.column, column.field_type, transform)
+        field_name = partition.name
         if any(field.name == field_name for field in fields):
             raise Invalid(f"{name}: partition_by defines {field_name} twice. Remove one.")
-        if wanted.transform != "identity" and field_name in schema.column_names:
+        if partition.transform != "identity" and field_name in schema.column_names:
             raise Invalid(
-                f"{name}: the partition {text}({wanted.column}) would have the name {field_name}, like a column of the "
-                "mirror, which Iceberg does not allow. Choose another partition."
+                f"{name}: the partition {text}({partition.column}) would have the name {field_name}, like a column of "
+                "the mirror, which Iceberg does not allow. Choose another partition."
             )
         fields.append(
             PartitionField(
                 source_id=column.field_id,
-                field_id=PARTITION_FIELD_ID_START + number,
+                field_id=PARTITION_FIELD_ID_START + position,
                 transform=transform,
                 name=field_name,
             )

@@ -18,22 +18,24 @@ LINEAGE_IDS = frozenset(LINEAGE_COLUMNS.values())
 
 def refuse_reserved_names(name: str, schema: Schema) -> None:
     """Raise `Invalid` if a column has a name that format v3 reserves."""
-    taken = [field.name for field in schema.fields if field.name in LINEAGE_COLUMNS]
-    if taken:
-        raise Invalid(f"{name}: a table of format version 3 cannot have a column {taken[0]}. Use version 2.")
+    reserved = [field.name for field in schema.fields if field.name in LINEAGE_COLUMNS]
+    if reserved:
+        raise Invalid(
+            f"{name}: a table of format version 3 cannot have a column {reserved[0]}. Use version 2."
+        )
 
 
 def with_lineage(schema: Schema) -> Schema:
     """Return the schema with the lineage columns."""
-    return _extended(schema, list(LINEAGE_COLUMNS))
+    return _with_columns(schema, list(LINEAGE_COLUMNS))
 
 
 def written_schema(schema: Schema, rows: pa.Table) -> Schema:
     """Return the table's schema, with those lineage columns that the rows have."""
-    return _extended(schema, [name for name in LINEAGE_COLUMNS if name in rows.column_names])
+    return _with_columns(schema, [name for name in LINEAGE_COLUMNS if name in rows.column_names])
 
 
-def _extended(schema: Schema, names: Sequence[str]) -> Schema:
+def _with_columns(schema: Schema, names: Sequence[str]) -> Schema:
     lineage = [
         NestedField(LINEAGE_COLUMNS[name], name, LongType(), required=False)
         for name in names

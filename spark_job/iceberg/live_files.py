@@ -30,7 +30,7 @@ from spark_job.pyiceberg_private.v3_fields import (
     manifest_first_row_id,
     referenced_data_file,
 )
-from spark_job.storage.immutable_cache import FileCache
+from spark_job.storage.file_cache import FileCache
 
 # Reserved field ids of the spec, "Position Delete Files".
 DELETED_PATH_ID = 2147483546
@@ -50,12 +50,12 @@ class LiveDelete:
 
     @property
     def key(self) -> DeleteKey:
-        """Identifies it: vectors of one Puffin file share a path."""
+        """The delete's identity: vectors of one Puffin file share a path."""
         return self.path, self.offset
 
     @property
     def is_vector(self) -> bool:
-        """Whether it is a deletion vector."""
+        """Return whether it is a deletion vector."""
         return self.offset is not None
 
 
@@ -63,8 +63,8 @@ class LiveDelete:
 class LiveFile:
     """A data file of a snapshot. If it has a deletion vector, `deletes` is that vector alone.
 
-    `deleted`: number of deletes, where another engine may have counted a row twice (see `recount`). `added_by`: the
-    snapshot that added it. `manifest`: the manifest that lists it.
+    `deleted`: number of deletes, where another engine may have counted a row twice (see `recount_deleted_rows`).
+    `added_by`: the snapshot that added it. `manifest`: the manifest that lists it.
     """
 
     path: str
@@ -82,7 +82,7 @@ class LiveFile:
 
 @dataclass(frozen=True, slots=True)
 class _DeletedRows:
-    """How many rows of a data file a delete removes."""
+    """How many rows of a data file a delete removes. Equal ones come from one manifest."""
 
     data_path: str
     count: int
@@ -118,9 +118,8 @@ class _SnapshotFiles:
         return 1 + len(self.files)
 
 
-_newest: FileCache[_SnapshotFiles] = FileCache(
-    _MAX_CACHED_FILES, len
-)  # by metadata folder: one for each table
+# The key is the metadata folder, so there is one snapshot for each table.
+_newest_by_folder: FileCache[_SnapshotFiles] = FileCache(_MAX_CACHED_FILES, len)
 
 
 def live_files(io: FileIO, snapshot: Snapshot | None) -> Mapping[str, LiveFile]:
@@ -128,11 +127,11 @@ def live_files(io: FileIO, snapshot: Snapshot | None) -> Mapping[str, LiveFile]:
     if snapshot is None:
         return {}
     folder, _, _ = snapshot.manifest_list.rpartition("/")
-    known = _newest.find(folder) or _SnapshotFiles()
-    if known.manifest_list != snapshot.manifest_list:
-        known = _advance(known, snapshot.manifest_list, _read_contents(io, snapshot))
-        _newest.put(folder, known)
-    return known.files
+    snapshot_files = _newest_by_folder.find(folder) or _SnapshotFiles()
+    if snapshot_files.manifest_list != snapshot.manifest_list:
+        snapshot_files = _derive_files(snapshot_files, snapshot.manifest_list, _read_contents(io, snapshot))
+        _newest_by_folder.put(folder, snapshot_files)
+    return snapshot_files.files
 
 
 def _read_contents(io: FileIO, snapshot: Snapshot) -> dict[str, _ManifestContents]:
@@ -145,32 +144,31 @@ def _read_contents(io: FileIO, snapshot: Snapshot) -> dict[str, _ManifestContent
     return contents_by_manifest
 
 
-def _advance(
-    before: _SnapshotFiles, manifest_list: str, contents_by_manifest: Mapping[str, _ManifestContents]
+def _derive_files(
+    previous: _SnapshotFiles, manifest_list: str, contents_by_manifest: Mapping[str, _ManifestContents]
 ) -> _SnapshotFiles:
-    """Derive the files of another snapshot from the manifests that only one of the two lists: usually a few of many."""
-    # An evicted manifest that was read again is a new object; deletes are compared by identity, so keep the first.
-    contents_by_manifest = {
-        name: before.contents_by_manifest.get(name, contents)
-        for name, contents in contents_by_manifest.items()
-    }
+    """Return the files of another snapshot, derived from the manifests that only one of the two lists: usually few."""
     removed = [
-        contents for name, contents in before.contents_by_manifest.items() if name not in contents_by_manifest
+        contents
+        for name, contents in previous.contents_by_manifest.items()
+        if name not in contents_by_manifest
     ]
     added = [
-        contents for name, contents in contents_by_manifest.items() if name not in before.contents_by_manifest
+        contents
+        for name, contents in contents_by_manifest.items()
+        if name not in previous.contents_by_manifest
     ]
-    files, deleted = dict(before.files), dict(before.deleted)
+    files, deleted = dict(previous.files), dict(previous.deleted)
     for path in (path for contents in removed for path in contents.data):
         files.pop(path, None)
     for contents in added:
-        for path in files.keys() & contents.data.keys():
-            raise _listed_twice(path)
+        if listed_twice := files.keys() & contents.data.keys():
+            raise _listed_twice(min(listed_twice))
         files.update(contents.data)
-    removed_deletes = {id(deleted_rows) for contents in removed for deleted_rows in contents.deleted}
-    for path in {deleted_rows.data_path for contents in removed for deleted_rows in contents.deleted}:
+    removed_deletes = {deleted_rows for contents in removed for deleted_rows in contents.deleted}
+    for path in {deleted_rows.data_path for deleted_rows in removed_deletes}:
         deleted[path] = tuple(
-            deleted_rows for deleted_rows in deleted[path] if id(deleted_rows) not in removed_deletes
+            deleted_rows for deleted_rows in deleted[path] if deleted_rows not in removed_deletes
         )
     for deleted_rows in (deleted_rows for contents in added for deleted_rows in contents.deleted):
         deleted[deleted_rows.data_path] = (*deleted.get(deleted_rows.data_path, ()), deleted_rows)
@@ -186,7 +184,7 @@ def _advance(
 def replaced_deletes(
     metadata: TableMetadata, paths: Iterable[str], live: Mapping[str, LiveFile]
 ) -> list[LiveDelete]:
-    """Return the deletes that new deletes for these data files replace: in v3 all that apply to one such file only."""
+    """Return the deletes that new vectors for these data files replace: those that apply to one file only (v3)."""
     if metadata.format_version < 3:
         return []
     return [delete for path in paths for delete in live[path].deletes if not delete.shared]
@@ -217,7 +215,7 @@ def _read_manifest(io: FileIO, manifest: ManifestFile) -> _ManifestContents:
         for entry in entries:
             if entry.data_file.file_path in data:
                 raise _listed_twice(entry.data_file.file_path)
-            data[entry.data_file.file_path] = _data_file(entry, manifest.manifest_path)
+            data[entry.data_file.file_path] = _to_live_file(entry, manifest.manifest_path)
         return _ManifestContents(data, ())
     deleted: list[_DeletedRows] = []
     for entry in entries:
@@ -232,7 +230,7 @@ def _listed_twice(path: str) -> Invalid:
     )
 
 
-def _data_file(entry: ManifestEntry, manifest: str) -> LiveFile:
+def _to_live_file(entry: ManifestEntry, manifest: str) -> LiveFile:
     file = entry.data_file
     return LiveFile(
         path=file.file_path,
@@ -249,6 +247,7 @@ def _data_file(entry: ManifestEntry, manifest: str) -> LiveFile:
 
 
 def _read_delete(io: FileIO, file: DataFile, manifest: str) -> list[_DeletedRows]:
+    """Return what a delete file removes from each data file."""
     if file.content is not DataFileContent.POSITION_DELETES:
         raise Invalid(
             "the mirror has equality deletes, which do not identify rows by position. Rewrite the table's data files "
@@ -262,14 +261,15 @@ def _read_delete(io: FileIO, file: DataFile, manifest: str) -> list[_DeletedRows
             )
         vector = LiveDelete(file.file_path, manifest, file.record_count, span[1], span[0])
         return [_DeletedRows(target, file.record_count, vector)]
-    found = _counts.get(file.file_path, partial(_count_deletes, io, file))
+    counts = _counts.get(file.file_path, partial(_count_deletes, io, file))
     delete = LiveDelete(
-        file.file_path, manifest, file.record_count, file.file_size_in_bytes, shared=len(found) > 1
+        file.file_path, manifest, file.record_count, file.file_size_in_bytes, shared=len(counts) > 1
     )
-    return [_DeletedRows(path, count, delete) for path, count in found]
+    return [_DeletedRows(path, count, delete) for path, count in counts]
 
 
 def _count_deletes(io: FileIO, file: DataFile) -> list[tuple[str, int]]:
+    """Return the data files that a position delete file applies to, with the number of deletes of each."""
     lower = (file.lower_bounds or {}).get(DELETED_PATH_ID)
     upper = (file.upper_bounds or {}).get(DELETED_PATH_ID)
     if lower is not None and lower == upper:

@@ -16,7 +16,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from spark_job.pyiceberg_private.avro import NO_RECORDS, AvroRecords
 from spark_job.pyiceberg_private.manifest_files import decode_manifest_list
-from spark_job.storage.immutable_cache import FileCache
+from spark_job.storage.file_cache import FileCache
 
 _MAX_CACHED_MANIFESTS = 20_000
 _MAX_CACHED_BYTES = 64 << 20
@@ -30,13 +30,14 @@ class ManifestList:
     sequence_numbers: NDArray[np.int64]
     are_deletes: NDArray[np.bool_]
 
-    def since(self, number: int) -> list[ManifestFile]:
+    def written_since(self, sequence_number: int) -> list[ManifestFile]:
         """Return the manifests that were written by the commit with this sequence number, or later."""
-        return [self.manifests[at] for at in np.flatnonzero(self.sequence_numbers >= number).tolist()]
+        positions = np.flatnonzero(self.sequence_numbers >= sequence_number)
+        return [self.manifests[position] for position in positions.tolist()]
 
     @property
     def has_deletes(self) -> bool:
-        """Whether one of them lists delete files."""
+        """Return whether one of them lists delete files."""
         return bool(self.are_deletes.any())
 
 
@@ -45,13 +46,14 @@ class _CachedList:
     """The most recently read manifest list of a table."""
 
     decoded: AvroRecords
-    listed: ManifestList
+    manifest_list: ManifestList
 
 
-_lists: FileCache[ManifestList] = FileCache(_MAX_CACHED_MANIFESTS, lambda found: 1 + len(found.manifests))
-_newest: FileCache[_CachedList] = FileCache(
-    _MAX_CACHED_BYTES, lambda found: len(found.decoded.content)
-)  # by metadata folder: one for each table
+_lists: FileCache[ManifestList] = FileCache(_MAX_CACHED_MANIFESTS, lambda loaded: 1 + len(loaded.manifests))
+# The key is the metadata folder, so there is one list for each table.
+_newest_by_folder: FileCache[_CachedList] = FileCache(
+    _MAX_CACHED_BYTES, lambda cached: len(cached.decoded.content)
+)
 
 
 def load_manifests(io: FileIO, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
@@ -62,27 +64,28 @@ def load_manifests(io: FileIO, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
 def load_manifest_list(io: FileIO, snapshot: Snapshot) -> ManifestList:
     """Return the manifest list of a snapshot."""
     path = snapshot.manifest_list
-    return _lists.get(path, lambda: _read(io, path))
+    return _lists.get(path, lambda: _read_list(io, path))
 
 
-def _read(io: FileIO, path: str) -> ManifestList:
+def _read_list(io: FileIO, path: str) -> ManifestList:
+    """Read a manifest list; decode only the entries that the table's previous list does not end with."""
     folder, _, _ = path.rpartition("/")
-    before = _newest.find(folder)
-    found = decode_manifest_list(io, path, before.decoded if before else NO_RECORDS)
-    listed = _extend_list(found, before.listed if before else None)
-    _newest.put(folder, _CachedList(found, listed))
-    return listed
+    previous = _newest_by_folder.find(folder)
+    decoded = decode_manifest_list(io, path, previous.decoded if previous else NO_RECORDS)
+    manifest_list = _extend_list(decoded, previous.manifest_list if previous else None)
+    _newest_by_folder.put(folder, _CachedList(decoded, manifest_list))
+    return manifest_list
 
 
-def _extend_list(found: AvroRecords, before: ManifestList | None) -> ManifestList:
-    """Return the list; the arrays of the `taken` manifests that the previous list ends with are reused."""
-    taken = found.taken if before else 0
-    fresh: list[ManifestFile] = found.records[: len(found.records) - taken]
-    sequence_numbers = np.array([manifest.sequence_number or 0 for manifest in fresh], dtype=np.int64)
+def _extend_list(decoded: AvroRecords, previous: ManifestList | None) -> ManifestList:
+    """Return the list; the arrays of the `reused` manifests that the previous list ends with are reused."""
+    reused = decoded.reused if previous else 0
+    new_manifests: list[ManifestFile] = decoded.records[: len(decoded.records) - reused]
+    sequence_numbers = np.array([manifest.sequence_number or 0 for manifest in new_manifests], dtype=np.int64)
     are_deletes = np.array(
-        [manifest.content is not ManifestContent.DATA for manifest in fresh], dtype=np.bool_
+        [manifest.content is not ManifestContent.DATA for manifest in new_manifests], dtype=np.bool_
     )
-    if before and taken:
-        sequence_numbers = np.concatenate([sequence_numbers, before.sequence_numbers[-taken:]])
-        are_deletes = np.concatenate([are_deletes, before.are_deletes[-taken:]])
-    return ManifestList(tuple(found.records), sequence_numbers, are_deletes)
+    if previous and reused:
+        sequence_numbers = np.concatenate([sequence_numbers, previous.sequence_numbers[-reused:]])
+        are_deletes = np.concatenate([are_deletes, previous.are_deletes[-reused:]])
+    return ManifestList(tuple(decoded.records), sequence_numbers, are_deletes)

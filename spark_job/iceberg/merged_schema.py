@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 
-SOURCE_SCHEMA = "icemirror.source-schema"
+from spark_job.iceberg.property_names import PROPERTY_SOURCE_SCHEMA
 
 
 class MergedSchema(BaseModel):
@@ -39,15 +38,12 @@ class MergedSchema(BaseModel):
 def read_merged_schema(properties: Mapping[str, str]) -> MergedSchema | None:
     """Parse the property; None if it is missing or unreadable."""
     try:
-        return MergedSchema.model_validate_json(properties.get(SOURCE_SCHEMA, ""))
+        return MergedSchema.model_validate_json(properties.get(PROPERTY_SOURCE_SCHEMA, ""))
     except ValidationError:
         return None
 
 
-def assign_schema_id(metadata: TableMetadata, schema: Schema) -> Schema:
-    """Return the schema with an id: the id of an equal schema that the table has had, else the next free one."""
-    equal = next((known for known in metadata.schemas if known == schema), None)
-    if equal is not None:
-        return equal
-    number = 1 + max(known.schema_id for known in metadata.schemas)
-    return schema.model_copy(update={"schema_id": number})
+def known_metadata_columns(mirror: TableMetadata) -> Mapping[str, int]:
+    """Return the field ids of the mirror's metadata columns by role, for any changelog."""
+    merged_schema = read_merged_schema(mirror.properties)
+    return merged_schema.own if merged_schema else {}

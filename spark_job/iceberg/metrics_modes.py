@@ -15,8 +15,8 @@ from pyiceberg.types import IcebergType, ListType, MapType, StructType
 from icemirror.errors import Invalid
 from icemirror.tables.mirror_properties import METRICS_COLUMNS
 
-DEFAULT = "write.metadata.metrics.default"
-COLUMN = "write.metadata.metrics.column."
+METRICS_DEFAULT = "write.metadata.metrics.default"
+METRICS_COLUMN_PREFIX = "write.metadata.metrics.column."
 
 _TRUNCATE = re.compile(r"truncate\((\d+)\)")
 _DEFAULT_MAX_COLUMNS = 100
@@ -24,7 +24,7 @@ _DEFAULT_MAX_COLUMNS = 100
 
 @dataclass(frozen=True)
 class MetricsMode:
-    """Whether counts are written, and the maximal length of bounds of strings and binaries; 0: no bounds at all."""
+    """The metrics of one column. `length`: maximal length of bounds of strings and binaries; 0: no bounds at all."""
 
     counts: bool
     length: int
@@ -38,31 +38,33 @@ DEFAULT_MODE = MetricsMode(counts=True, length=16)
 
 def metrics_modes(schema: Schema, properties: Mapping[str, str], order: SortOrder) -> dict[int, MetricsMode]:
     """Return field id → mode of every primitive column, including those in lists and maps."""
-    default, columns = DEFAULT_MODE, {}
-    if DEFAULT in properties:
-        default = _parse(properties[DEFAULT], DEFAULT_MODE)
+    default_mode, column_modes = DEFAULT_MODE, {}
+    if METRICS_DEFAULT in properties:
+        default_mode = _parse_mode(properties[METRICS_DEFAULT], DEFAULT_MODE)
     elif len(list(_counted_columns(schema.as_struct()))) > (limit := _max_columns(properties)):
-        columns = dict.fromkeys(islice(_by_level(schema.as_struct()), limit), DEFAULT_MODE)
-        default = NONE
-    sorted_by = DEFAULT_MODE if default in (NONE, COUNTS) else default
-    columns |= {field.source_id: sorted_by for field in order.fields if field.transform.preserves_order}
-    primitives = set(_by_level(schema.as_struct()))
-    modes = {field_id: columns.get(field_id, default) for field_id in primitives}
+        column_modes = dict.fromkeys(islice(_primitives_by_level(schema.as_struct()), limit), DEFAULT_MODE)
+        default_mode = NONE
+    sort_column_mode = DEFAULT_MODE if default_mode in (NONE, COUNTS) else default_mode
+    column_modes |= {
+        field.source_id: sort_column_mode for field in order.fields if field.transform.preserves_order
+    }
+    primitives = set(_primitives_by_level(schema.as_struct()))
+    modes = {field_id: column_modes.get(field_id, default_mode) for field_id in primitives}
     for field_id in primitives:
-        configured = properties.get(f"{COLUMN}{schema.find_column_name(field_id)}")
+        configured = properties.get(f"{METRICS_COLUMN_PREFIX}{schema.find_column_name(field_id)}")
         if configured is not None:
-            modes[field_id] = _parse(configured, default)
+            modes[field_id] = _parse_mode(configured, default_mode)
     return modes
 
 
-def _parse(text: str, otherwise: MetricsMode) -> MetricsMode:
-    named = {"none": NONE, "counts": COUNTS, "full": FULL}
-    lower = text.lower()
-    if lower in named:
-        return named[lower]
-    truncated = _TRUNCATE.fullmatch(lower)
-    length = int(truncated[1]) if truncated else 0
-    return MetricsMode(counts=True, length=length) if length else otherwise
+def _parse_mode(text: str, fallback: MetricsMode) -> MetricsMode:
+    modes = {"none": NONE, "counts": COUNTS, "full": FULL}
+    lowered = text.lower()
+    if lowered in modes:
+        return modes[lowered]
+    match = _TRUNCATE.fullmatch(lowered)
+    length = int(match[1]) if match else 0
+    return MetricsMode(counts=True, length=length) if length else fallback
 
 
 def _max_columns(properties: Mapping[str, str]) -> int:
@@ -76,32 +78,32 @@ def _max_columns(properties: Mapping[str, str]) -> int:
     return limit if limit >= 0 else _DEFAULT_MAX_COLUMNS
 
 
-def _counted_columns(kind: IcebergType) -> Iterator[int]:
-    """Yield what Java counts as columns: the key of a map only if the value is primitive."""
-    match kind:
+def _counted_columns(iceberg_type: IcebergType) -> Iterator[int]:
+    """Yield the ids of what Java counts as columns: the key of a map only if the value is primitive."""
+    match iceberg_type:
         case StructType(fields=fields):
             for field in fields:
                 is_leaf = field.field_type.is_primitive
                 yield from [field.field_id] if is_leaf else _counted_columns(field.field_type)
-        case ListType(element_id=number, element_type=element):
-            yield from [number] if element.is_primitive else _counted_columns(element)
-        case MapType(key_id=key, key_type=key_type, value_id=value, value_type=value_type):
+        case ListType(element_id=element_id, element_type=element):
+            yield from [element_id] if element.is_primitive else _counted_columns(element)
+        case MapType(key_id=key_id, key_type=key_type, value_id=value_id, value_type=value_type):
             yield from _counted_columns(key_type)
-            yield from (key, value) if value_type.is_primitive else _counted_columns(value_type)
+            yield from (key_id, value_id) if value_type.is_primitive else _counted_columns(value_type)
 
 
-def _by_level(kind: IcebergType) -> Iterator[int]:
+def _primitives_by_level(iceberg_type: IcebergType) -> Iterator[int]:
     """Yield the primitive columns in the order in which Java gives them bounds: each level before its nested fields."""
     children: list[tuple[int, IcebergType]]
-    match kind:
+    match iceberg_type:
         case StructType(fields=fields):
             children = [(field.field_id, field.field_type) for field in fields]
-        case ListType(element_id=number, element_type=element):
-            children = [(number, element)]
-        case MapType(key_id=key, key_type=key_type, value_id=value, value_type=value_type):
-            children = [(key, key_type), (value, value_type)]
+        case ListType(element_id=element_id, element_type=element):
+            children = [(element_id, element)]
+        case MapType(key_id=key_id, key_type=key_type, value_id=value_id, value_type=value_type):
+            children = [(key_id, key_type), (value_id, value_type)]
         case _:
             children = []
     yield from (field_id for field_id, child in children if child.is_primitive)
     for _, child in children:
-        yield from _by_level(child)
+        yield from _primitives_by_level(child)

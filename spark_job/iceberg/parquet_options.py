@@ -6,18 +6,15 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from pyiceberg.schema import Schema
-from pyiceberg.types import NestedField
-
 from icemirror.tables.mirror_properties import (
-    A_PAGE_VERSION,
-    A_PARQUET_CODEC,
-    A_PROBABILITY,
-    ABOVE_ZERO,
     BLOOM_FILTER_BYTES,
     BLOOM_FILTER_FPP,
     BLOOM_FILTER_NDV,
     DICTIONARY_BYTES,
+    EXPECTED_PAGE_VERSION,
+    EXPECTED_PARQUET_CODEC,
+    EXPECTED_POSITIVE_NUMBER,
+    EXPECTED_PROBABILITY,
     LEVELS,
     PAGE_BYTES,
     PAGE_ROWS,
@@ -26,11 +23,10 @@ from icemirror.tables.mirror_properties import (
     PARQUET_CODECS,
     PARQUET_LEVEL,
     UNCOMPRESSED,
-    invalid_level,
+    expected_level,
     is_number,
     is_probability,
 )
-from spark_job.iceberg.metrics_modes import COLUMN
 from spark_job.iceberg.write_properties import invalid_property, read_flag, read_number
 
 BLOOM_FILTER = "write.parquet.bloom-filter-enabled.column."
@@ -44,7 +40,7 @@ def parquet_options(properties: Mapping[str, str]) -> dict[str, Any]:
     """Return the options that are the same for all files of a table."""
     version = properties.get(PAGE_VERSION) or "v1"
     if version not in _PAGE_VERSIONS:
-        raise invalid_property(PAGE_VERSION, version, A_PAGE_VERSION)
+        raise invalid_property(PAGE_VERSION, version, EXPECTED_PAGE_VERSION)
     page_rows = read_number(properties, PAGE_ROWS)
     options = {
         **_compression(properties),
@@ -63,11 +59,11 @@ def _compression(properties: Mapping[str, str]) -> dict[str, Any]:
     if codec == UNCOMPRESSED:
         return {"compression": "none"}
     if codec not in PARQUET_CODECS:
-        raise invalid_property(PARQUET_CODEC, codec, A_PARQUET_CODEC)
+        raise invalid_property(PARQUET_CODEC, codec, EXPECTED_PARQUET_CODEC)
     text = properties.get(PARQUET_LEVEL)
     if not text or codec not in LEVELS:
         return {"compression": codec}
-    if (expected := invalid_level(codec, text)) is not None:
+    if (expected := expected_level(codec, text)) is not None:
         raise invalid_property(PARQUET_LEVEL, text, expected)
     return {"compression": codec, "compression_level": int(text)}
 
@@ -75,7 +71,7 @@ def _compression(properties: Mapping[str, str]) -> dict[str, Any]:
 def bloom_filters(properties: Mapping[str, str], paths: Mapping[str, str], rows: int) -> dict[str, Any]:
     """Return the bloom filters for row groups with this many rows. `paths`: column name → path in the Parquet file.
 
-    A filter is sized for one distinct value per row, unless the table's properties say how many. It never exceeds the
+    A filter is sized for one distinct value per row, unless the table's properties state how many. It never exceeds the
     bytes that the properties allow. A column that the file lacks has no filter.
     """
     max_bytes = read_number(properties, BLOOM_FILTER_BYTES)
@@ -97,13 +93,13 @@ def _read_fpp(properties: Mapping[str, str], name: str) -> float:
     if not text:
         return _DEFAULT_FPP
     if not is_probability(text):
-        raise invalid_property(name, text, A_PROBABILITY)
+        raise invalid_property(name, text, EXPECTED_PROBABILITY)
     return float(text)
 
 
 def _parse_ndv(name: str, text: str) -> int:
     if not is_number(text):
-        raise invalid_property(name, text, ABOVE_ZERO)
+        raise invalid_property(name, text, EXPECTED_POSITIVE_NUMBER)
     return int(text)
 
 
@@ -111,25 +107,3 @@ def _max_distinct_values(max_bytes: int, fpp: float) -> int:
     """Return how many values fit in a filter of this size, which is a power of two (Parquet's BloomFilter.md)."""
     bits = 8 << (max_bytes.bit_length() - 1)
     return int(-bits * math.log(1 - fpp ** (1 / 8)) / 8)
-
-
-_PREFIXES = (COLUMN, BLOOM_FILTER, BLOOM_FILTER_FPP, BLOOM_FILTER_NDV)
-
-
-def renamed_properties(before: Schema, after: Schema, properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties to set when columns are renamed: those that contain a column's name, as in Iceberg Java."""
-    renamed: dict[str, str] = {}
-    for prefix in _PREFIXES:
-        for name, text in properties.items():
-            if name.startswith(prefix) and (column := _find(before, name.removeprefix(prefix))) is not None:
-                new_name = after.find_column_name(column.field_id)
-                if new_name is not None and f"{prefix}{new_name}" != name:
-                    renamed[f"{prefix}{new_name}"] = text
-    return renamed
-
-
-def _find(schema: Schema, name: str) -> NestedField | None:
-    try:
-        return schema.find_field(name)
-    except ValueError:
-        return None

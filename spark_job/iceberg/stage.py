@@ -9,51 +9,37 @@ from __future__ import annotations
 import time
 import uuid
 from dataclasses import dataclass, replace
-from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, Table
-from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 from pyiceberg.typedef import Identifier
 
-from spark_job.iceberg.merged_schema import SOURCE_SCHEMA
-from spark_job.iceberg.mirror import CURSOR, FIELD_MAP, FORMER_SOURCES, INDEX_ROOT, REBUILDS, SOURCE
-from spark_job.iceberg.references import files_of_history, live_paths, manifests_by_snapshot
+from spark_job.iceberg.property_names import (
+    PROPERTY_CURSOR,
+    PROPERTY_FIELD_MAP,
+    PROPERTY_FORMER_SOURCES,
+    PROPERTY_INDEX_ROOT,
+    PROPERTY_REBUILDS,
+    PROPERTY_SOURCE,
+    PROPERTY_SOURCE_SCHEMA,
+)
+from spark_job.iceberg.references import find_referenced_files, live_paths, manifests_by_snapshot
+from spark_job.iceberg.stage_file import STAGE_FILE_SUFFIX, StageFile, read_stage_file, write_stage_file
 from spark_job.index.root import segment_paths
 from spark_job.pyiceberg_private.manifest_files import enable_v3_metadata
 
-SUFFIX = ".stage.metadata.json"
 RESYNC_PREFIX = "resync-"  # request ids of rebuilds by policy begin with it
 # Properties that every commit may change.
-_COMMIT_PROPERTIES = (CURSOR, INDEX_ROOT, REBUILDS, FORMER_SOURCES)
-SCHEMA_PROPERTIES = (FIELD_MAP, SOURCE, SOURCE_SCHEMA, "comment")
+_COMMIT_PROPERTIES = (PROPERTY_CURSOR, PROPERTY_INDEX_ROOT, PROPERTY_REBUILDS, PROPERTY_FORMER_SOURCES)
+SCHEMA_PROPERTIES = (PROPERTY_FIELD_MAP, PROPERTY_SOURCE, PROPERTY_SOURCE_SCHEMA, "comment")
 """Properties that change with the mirror's columns, in the stage first."""
 # No catalog lists these files, so orphan removal of other engines may delete them, by default after three days.
 _MAX_IDLE_SECONDS = 24 * 3600.0
-
-
-class StageFile(BaseModel):
-    """The content of a stage's file. `goal`: sequence number of the changelog's head at the start.
-
-    `before`: path of the previous file. `schema_id`: the mirror's schema at the start; the stage's may be newer.
-    `made_with`: fingerprint of the settings.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    version: Literal[1] = 1
-    request: str
-    touched_at: float
-    goal: int
-    events: int
-    before: str | None
-    schema_id: int | None = None
-    made_with: str | None = None
-    metadata: str
 
 
 @dataclass(frozen=True)
@@ -69,8 +55,8 @@ class StageLocation:
     reason: str | None = None
 
     @property
-    def by_policy(self) -> bool:
-        """Whether no user requested the rebuild."""
+    def is_by_policy(self) -> bool:
+        """Return whether no user requested the rebuild."""
         return self.request is None
 
 
@@ -126,62 +112,57 @@ def begin_stage(mirror: Table, location: StageLocation, settings_fingerprint: st
     """Return an empty stage for the mirror as it is defined now."""
     metadata = _without_history(mirror.metadata)
     catalog = StageCatalog(mirror.name(), metadata, mirror.io)
-    schema_id = metadata.current_schema_id
-    if location.request is not None:
-        return Stage(
-            catalog,
-            location.request,
-            goal_sequence_number=0,
-            schema_id=schema_id,
-            settings_fingerprint=settings_fingerprint,
-        )
-    request = f"{RESYNC_PREFIX}{uuid.uuid4()}"
     return Stage(
         catalog,
-        request,
+        f"{RESYNC_PREFIX}{uuid.uuid4()}" if location.request is None else location.request,
         goal_sequence_number=0,
-        path=location.path,
-        schema_id=schema_id,
+        path=location.path if location.is_by_policy else None,
+        schema_id=metadata.current_schema_id,
         settings_fingerprint=settings_fingerprint,
-        overwrites_file=True,
+        overwrites_file=location.is_by_policy,
     )
 
 
 def find_stage(mirror: Table, location: StageLocation, settings_fingerprint: str) -> Stage | None:
-    """Load a stage. None if its file is missing, was idle for too long, or the mirror or the settings have changed."""
+    """Return a saved stage; None if its file is missing, was idle for too long, or mirror or settings have changed."""
     if location.path is None:
         return None
     try:
-        saved, metadata = read_stage(mirror.io, location.path)
+        stage_file, metadata = read_stage_file(mirror.io, location.path)
     except (FileNotFoundError, ValidationError):
         return None
-    same = _is_built_for(metadata, _without_history(mirror.metadata), saved.schema_id)
-    if location.request not in (None, saved.request) or not same or saved.made_with != settings_fingerprint:
+    is_same_definition = _is_built_for(metadata, _without_history(mirror.metadata), stage_file.schema_id)
+    is_same_request = location.request in (None, stage_file.request)
+    if not (is_same_request and is_same_definition and stage_file.made_with == settings_fingerprint):
         return None
-    if time.time() - saved.touched_at > _MAX_IDLE_SECONDS:
+    if time.time() - stage_file.touched_at > _MAX_IDLE_SECONDS:
         return None
     # A stage that was swapped in, whose file could not be deleted afterwards.
-    if location.by_policy and saved.request in completed_rebuilds(mirror):
+    if location.is_by_policy and stage_file.request in completed_rebuilds(mirror):
         return None
     catalog = StageCatalog(mirror.name(), metadata, mirror.io)
     return Stage(
         catalog,
-        saved.request,
-        saved.goal,
-        saved.events,
+        stage_file.request,
+        stage_file.goal,
+        stage_file.events,
         location.path,
-        saved.before,
-        saved.schema_id,
-        saved.made_with,
-        overwrites_file=location.by_policy,
+        stage_file.before,
+        stage_file.schema_id,
+        stage_file.made_with,
+        overwrites_file=location.is_by_policy,
     )
 
 
 def save_stage(stage: Stage, location: str, events: int) -> Stage:
-    """Write the stage's file after a merge of `events` more. The previous file stays: the table's row may name it."""
-    path = stage.path if stage.overwrites_file and stage.path else f"{location}/{uuid.uuid4()}{SUFFIX}"
+    """Write the stage's file after a merge of `events` more. The previous file stays: the state row may refer to it."""
+    path = (
+        stage.path
+        if stage.overwrites_file and stage.path
+        else f"{location}/{uuid.uuid4()}{STAGE_FILE_SUFFIX}"
+    )
     previous_path = None if stage.overwrites_file else stage.path
-    saved = StageFile(
+    stage_file = StageFile(
         request=stage.request,
         touched_at=time.time(),
         goal=stage.goal_sequence_number,
@@ -191,37 +172,31 @@ def save_stage(stage: Stage, location: str, events: int) -> Stage:
         made_with=stage.settings_fingerprint,
         metadata=stage.catalog.metadata.model_dump_json(),
     )
-    with stage.catalog.io.new_output(path).create(overwrite=stage.overwrites_file) as stream:
-        stream.write(saved.model_dump_json().encode())
-    return replace(stage, events=saved.events, path=path, previous_path=previous_path)
-
-
-def read_stage(io: FileIO, path: str) -> tuple[StageFile, TableMetadata]:
-    """Read a stage's file. Return its content and the table metadata in it."""
-    with io.new_input(path).open() as stream:
-        saved = StageFile.model_validate_json(stream.read())
-    return saved, TableMetadataUtil.parse_raw(saved.metadata)
+    write_stage_file(stage.catalog.io, path, stage_file, overwrite=stage.overwrites_file)
+    return replace(stage, events=stage_file.events, path=path, previous_path=previous_path)
 
 
 def completed_rebuilds(mirror: Table) -> list[str]:
     """Return the request ids of the last rebuilds that were swapped in, the newest last."""
-    return mirror.metadata.properties.get(REBUILDS, "").split()
+    return mirror.metadata.properties.get(PROPERTY_REBUILDS, "").split()
 
 
 def superseded_stage_files(io: FileIO, stage: Stage, root_path: str) -> set[str]:
     """Return all files that the stage wrote, except its live files and the segments of the root that replaces it."""
     metadata = stage.table.metadata
     head = metadata.current_snapshot()
-    kept = set(segment_paths(io, root_path))
+    needed_paths = set(segment_paths(io, root_path))
     if head is not None:
-        kept |= live_paths(io, manifests_by_snapshot(io, [head])[head.snapshot_id])
-    stage_files = {path for path in (stage.path, stage.previous_path) if path}
-    return (files_of_history(io, metadata) | stage_files) - kept
+        needed_paths |= live_paths(io, manifests_by_snapshot(io, [head])[head.snapshot_id])
+    stage_file_paths = {path for path in (stage.path, stage.previous_path) if path}
+    return (find_referenced_files(io, metadata) | stage_file_paths) - needed_paths
 
 
 def _without_history(metadata: TableMetadata) -> TableMetadata:
     """Return the definition of a table, without snapshots."""
-    kept = {name: value for name, value in metadata.properties.items() if name not in _COMMIT_PROPERTIES}
+    properties = {
+        name: value for name, value in metadata.properties.items() if name not in _COMMIT_PROPERTIES
+    }
     update: dict[str, object] = {
         "current_snapshot_id": None,
         "last_sequence_number": 0,
@@ -232,7 +207,7 @@ def _without_history(metadata: TableMetadata) -> TableMetadata:
         "statistics": [],
         "partition_statistics": [],
         # Nothing expires: a worker that lost its slot may still read files that this one has removed.
-        "properties": {**kept, "gc.enabled": "false"},
+        "properties": {**properties, "gc.enabled": "false"},
     }
     if metadata.format_version >= 3:
         update["next_row_id"] = 0
@@ -240,10 +215,10 @@ def _without_history(metadata: TableMetadata) -> TableMetadata:
 
 
 def _is_built_for(stage: TableMetadata, mirror: TableMetadata, schema_id: int | None) -> bool:
-    """Whether the stage was started, with this schema, for a table with the mirror's definition."""
+    """Return whether the stage was started, with this schema, for a table with the mirror's definition."""
 
     def definition(metadata: TableMetadata, schema: Schema | None) -> tuple[object, ...]:
-        kept = {
+        properties = {
             name: text
             for name, text in metadata.properties.items()
             if name not in _COMMIT_PROPERTIES and name not in SCHEMA_PROPERTIES
@@ -255,8 +230,8 @@ def _is_built_for(stage: TableMetadata, mirror: TableMetadata, schema_id: int | 
             schema,
             metadata.spec(),
             metadata.sort_order(),
-            kept,
+            properties,
         )
 
-    started_with = stage.schema() if schema_id is None else stage.schema_by_id(schema_id)
-    return definition(stage, started_with) == definition(mirror, mirror.schema())
+    schema_at_start = stage.schema() if schema_id is None else stage.schema_by_id(schema_id)
+    return definition(stage, schema_at_start) == definition(mirror, mirror.schema())

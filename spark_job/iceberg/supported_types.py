@@ -24,7 +24,6 @@ from icemirror.errors import Invalid
 
 # `variant` is absent: PyIceberg cannot load a table that has it, see `translate_errors.catalog_response_errors`.
 _UNSUPPORTED = (UnknownType, GeometryType, GeographyType)
-_LEAVE_OUT = "Leave the column out of the changelog"
 
 
 def require_supported_types(
@@ -34,52 +33,55 @@ def require_supported_types(
     for field in schema.fields:
         if field.field_id not in row_ids:
             continue
-        for kind in _nested_types(field.field_type):
-            if isinstance(kind, _UNSUPPORTED):
+        for iceberg_type in _nested_types(field.field_type):
+            if isinstance(iceberg_type, _UNSUPPORTED):
                 raise Invalid(
-                    f"{changelog}: column {field.name} has type {kind}, which this version does not mirror. "
-                    f"{_LEAVE_OUT}."
+                    f"{changelog}: column {field.name} has type {iceberg_type}, which this version does not mirror. "
+                    "Leave the column out of the changelog."
                 )
-            if isinstance(kind, StructType) and not kind.fields:
+            if isinstance(iceberg_type, StructType) and not iceberg_type.fields:
                 raise Invalid(
                     f"{changelog}: column {field.name} has a struct without fields, which Parquet cannot hold. "
-                    f"{_LEAVE_OUT}."
+                    "Leave the column out of the changelog."
                 )
-            if kind.minimum_format_version() > format_version:
+            min_version = iceberg_type.minimum_format_version()
+            if min_version > format_version:
                 raise Invalid(
-                    f"{changelog}: column {field.name} has type {kind}, which tables of format version "
-                    f"{format_version} do not have. Set format_version: {kind.minimum_format_version()}; upgrade an "
+                    f"{changelog}: column {field.name} has type {iceberg_type}, which tables of format version "
+                    f"{format_version} do not have. Set format_version: {min_version}; upgrade an "
                     "existing mirror with an engine (`ALTER TABLE … SET TBLPROPERTIES "
-                    f"('format-version' = '{kind.minimum_format_version()}')`)."
+                    f"('format-version' = '{min_version}')`)."
                 )
 
 
 def required_format_version(schema: Schema) -> int:
     """Return the lowest format version that supports these columns."""
-    return max(kind.minimum_format_version() for kind in _nested_types(schema.as_struct()))
+    return max(iceberg_type.minimum_format_version() for iceberg_type in _nested_types(schema.as_struct()))
 
 
-def _nested_types(kind: IcebergType) -> Iterator[IcebergType]:
+def _nested_types(iceberg_type: IcebergType) -> Iterator[IcebergType]:
     """Yield a type and all types nested in it."""
-    yield kind
-    match kind:
+    yield iceberg_type
+    match iceberg_type:
         case StructType():
-            for field in kind.fields:
+            for field in iceberg_type.fields:
                 yield from _nested_types(field.field_type)
         case ListType():
-            yield from _nested_types(kind.element_type)
+            yield from _nested_types(iceberg_type.element_type)
         case MapType():
-            yield from _nested_types(kind.key_type)
-            yield from _nested_types(kind.value_type)
+            yield from _nested_types(iceberg_type.key_type)
+            yield from _nested_types(iceberg_type.value_type)
 
 
 def require_supported_partition(
-    name: str, column: str, kind: IcebergType, transform: Transform[Any, Any]
+    name: str, column: str, iceberg_type: IcebergType, transform: Transform[Any, Any]
 ) -> None:
     """Raise `Invalid` for identity partitions by nanoseconds: neither Iceberg Java nor PyIceberg can read them."""
-    if isinstance(transform, IdentityTransform) and isinstance(kind, TimestampNanoType | TimestamptzNanoType):
+    if isinstance(transform, IdentityTransform) and isinstance(
+        iceberg_type, TimestampNanoType | TimestamptzNanoType
+    ):
         raise Invalid(
-            f"{name}: neither Iceberg Java nor PyIceberg can read a partition by {column}, of type {kind}. "
+            f"{name}: neither Iceberg Java nor PyIceberg can read a partition by {column}, of type {iceberg_type}. "
             f"Partition by hour({column}) or bucket[16]({column})."
         )
 

@@ -11,11 +11,11 @@ from pyiceberg.table.locations import LocationProvider, load_location_provider
 
 from icemirror.errors import Invalid
 from icemirror.tables.mirror_properties import (
-    A_PATH,
-    ABOVE_ZERO,
-    AN_AVRO_CODEC,
     AVRO_CODEC,
     AVRO_CODECS,
+    EXPECTED_AVRO_CODEC,
+    EXPECTED_PATH,
+    EXPECTED_POSITIVE_NUMBER,
     NUMBERS,
     PATHS,
     invalid_properties,
@@ -30,7 +30,7 @@ def read_number(properties: Mapping[str, str], name: str) -> int:
     if not text:
         return NUMBERS[name]
     if not is_number(text):
-        raise invalid_property(name, text, ABOVE_ZERO)
+        raise invalid_property(name, text, EXPECTED_POSITIVE_NUMBER)
     return int(text)
 
 
@@ -45,7 +45,7 @@ def read_avro_codec(properties: Mapping[str, str]) -> AvroCompressionCodec:
     text = properties.get(AVRO_CODEC) or "gzip"
     codec = AVRO_CODECS.get(text.lower())
     if codec is None or (codec == "snappy" and find_spec("snappy") is None):
-        raise invalid_property(AVRO_CODEC, text, AN_AVRO_CODEC)
+        raise invalid_property(AVRO_CODEC, text, EXPECTED_AVRO_CODEC)
     return cast("AvroCompressionCodec", codec)
 
 
@@ -59,7 +59,8 @@ def invalid_property(name: str, text: str, expected: str) -> Invalid:
 
 def check_properties(properties: Mapping[str, str]) -> None:
     """Raise `Invalid` for a property that would make the first write fail."""
-    for name, expected in invalid_properties(properties):
+    if invalid := next(iter(invalid_properties(properties)), None):
+        name, expected = invalid
         raise invalid_property(name, properties[name], expected)
     read_avro_codec(properties)
 
@@ -69,7 +70,7 @@ def file_locations(location: str, properties: Mapping[str, str]) -> LocationProv
     for name in PATHS:
         path = properties.get(name)
         if path and not is_absolute_path(path):
-            raise invalid_property(name, path, A_PATH)
+            raise invalid_property(name, path, EXPECTED_PATH)
     try:
         return load_location_provider(location, dict(properties))
     except (ValueError, AttributeError) as error:  # an invalid flag; a class that cannot be loaded

@@ -3,30 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 
 import pyarrow as pa
 from pyiceberg.io import FileIO, InputStream
 
-from spark_job.index.puffin import require_complete, require_size
-from spark_job.storage.parallel import is_remote
-
-_THREADS = 32
-
-
-@cache
-def range_pool() -> ThreadPoolExecutor:
-    """Threads that wait for storage. Created on first use, in the process that uses them."""
-    return ThreadPoolExecutor(_THREADS, thread_name_prefix="ranges")
-
-
-@cache
-def segment_pool() -> ThreadPoolExecutor:
-    """Threads that search segments. They wait for `range_pool`, so sharing one pool could deadlock."""
-    return ThreadPoolExecutor(_THREADS, thread_name_prefix="segments")
+from spark_job.storage.parallel import is_remote, range_pool
+from spark_job.storage.read_exactly import require_complete, require_size
 
 
 @dataclass(frozen=True)
@@ -45,13 +29,13 @@ class RangeReader:
             read = self._read_at
         else:
             read = self._read_shared_stream if sequential else self._read_new_stream
-        found = list((map if sequential else range_pool().map)(read, ranges))
-        for data, (_, length) in zip(found, ranges, strict=True):
-            require_complete(self.path, length, data)
-        return found
+        contents = list((map if sequential else range_pool().map)(read, ranges))
+        for content, (_, length) in zip(contents, ranges, strict=True):
+            require_complete(self.path, length, content)
+        return contents
 
     def _read_at(self, byte_range: tuple[int, int]) -> bytes:
-        """Arrow's files allow positioned reads from several threads."""
+        """Read from an Arrow file, which several threads may do at once."""
         offset, length = byte_range
         data: bytes = self.stream.read_at(length, offset)  # type: ignore[attr-defined]
         return data
@@ -70,6 +54,6 @@ class RangeReader:
 
 @contextmanager
 def open_ranges(io: FileIO, path: str) -> Iterator[RangeReader]:
-    """Open a file for reading ranges."""
+    """Yield a reader of ranges of a file, which is closed afterwards."""
     with io.new_input(path).open() as stream:
         yield RangeReader(io, path, stream)

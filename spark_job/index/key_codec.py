@@ -31,7 +31,8 @@ from pyiceberg.types import (
 )
 
 from icemirror.errors import Invalid
-from spark_job.index.keys import U64, Keys
+from spark_job.columns.arrays import U64
+from spark_job.index.keys import Keys
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -69,18 +70,18 @@ class KeyCodec:
     hash_bits: int = DEFAULT_HASH_BITS
     salt: bytes = b""
 
-    def salted(self, mirror: UUID) -> KeyCodec:
+    def with_salt(self, mirror_uuid: UUID) -> KeyCodec:
         """Return the codec of one mirror. Its uuid is a salt, so keys that collide cannot be constructed without it."""
-        return self if self.lossless else replace(self, salt=mirror.bytes)
+        return self if self.is_lossless else replace(self, salt=mirror_uuid.bytes)
 
     @property
     def is_wide(self) -> bool:
-        """Whether codes have two halves of 64 bits."""
+        """Return whether codes have two halves of 64 bits."""
         return self.encoding is not Encoding.ORDERED_64
 
     @property
-    def lossless(self) -> bool:
-        """Whether two different keys always have different codes."""
+    def is_lossless(self) -> bool:
+        """Return whether two different keys always have different codes."""
         return self.encoding is not Encoding.HASHED
 
     def encode(self, columns: Sequence[pa.Array]) -> Keys:
@@ -119,10 +120,10 @@ def choose_codec(types: Sequence[IcebergType], hash_bits: int = DEFAULT_HASH_BIT
 
 def _as_long(column: pa.Array) -> NDArray[np.int64]:
     """Return integers, dates, times, timestamps and booleans as the long that Iceberg stores."""
-    kind = column.type
-    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
+    arrow_type = column.type
+    if pa.types.is_date32(arrow_type) or pa.types.is_time32(arrow_type):
         column = column.view(pa.int32())
-    elif pa.types.is_temporal(kind):
+    elif pa.types.is_temporal(arrow_type):
         column = column.view(pa.int64())
     longs: NDArray[np.int64] = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
     return longs
@@ -139,20 +140,22 @@ def _fixed_bytes(column: pa.Array) -> memoryview:
 
 def _as_bytes(column: pa.Array) -> list[bytes]:
     """Return the canonical bytes of each value. These are hashed."""
-    kind = column.type
-    if isinstance(kind, pa.BaseExtensionType):
-        column, kind = column.storage, column.storage.type
-    if pa.types.is_decimal(kind):
+    arrow_type = column.type
+    if isinstance(arrow_type, pa.BaseExtensionType):
+        column, arrow_type = column.storage, column.storage.type
+    if pa.types.is_decimal(arrow_type):
         # The type fixes the scale, so the decimal text is canonical. A wider precision keeps the digits.
         column = pc.cast(column, pa.string())
-        kind = column.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        column = column.cast(pa.large_binary() if pa.types.is_large_string(kind) else pa.binary())
+        arrow_type = column.type
+    if pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type):
+        column = column.cast(pa.large_binary() if pa.types.is_large_string(arrow_type) else pa.binary())
     elif not (
-        pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
+        pa.types.is_binary(arrow_type)
+        or pa.types.is_large_binary(arrow_type)
+        or pa.types.is_fixed_size_binary(arrow_type)
     ):
         raw = _as_long(column).astype("<i8").tobytes()
-        return [raw[at : at + 8] for at in range(0, len(raw), 8)]
+        return [raw[offset : offset + 8] for offset in range(0, len(raw), 8)]
     values: list[bytes] = column.to_pylist()
     return values
 

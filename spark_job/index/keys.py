@@ -7,11 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-U64 = NDArray[np.uint64]
-Indices = NDArray[np.intp]
-Mask = NDArray[np.bool_]
+from spark_job.columns.arrays import U64, Indices, Mask
 
 _LOW_HALF = (1 << 64) - 1
 
@@ -26,6 +23,11 @@ class Keys:
     def __len__(self) -> int:
         return len(self.lo)
 
+    @property
+    def leading(self) -> U64:
+        """The leading 64 bits of each key."""
+        return self.lo if self.hi is None else self.hi
+
     def take(self, indices: Indices | Mask | slice) -> Keys:
         """Return the keys at these indices."""
         return Keys(self.lo[indices], None if self.hi is None else self.hi[indices])
@@ -38,29 +40,29 @@ class Keys:
 
     def same_as_next(self) -> Mask:
         """Return for each key but the last whether the next key is equal."""
-        same: Mask = self.lo[1:] == self.lo[:-1]
-        return same if self.hi is None else same & (self.hi[1:] == self.hi[:-1])
+        same_lo: Mask = self.lo[1:] == self.lo[:-1]
+        return same_lo if self.hi is None else same_lo & (self.hi[1:] == self.hi[:-1])
 
     def follows_previous(self) -> Mask:
         """Return for each key but the first whether it is the previous key + 1 (with an equal high half)."""
         next_lo: Mask = self.lo[1:] - self.lo[:-1] == np.uint64(1)
         return next_lo if self.hi is None else next_lo & (self.hi[1:] == self.hi[:-1])
 
-    def bounds(self, first: int, last: int) -> slice:
+    def slice_between(self, first: int, last: int) -> slice:
         """Return the slice of the keys from `first` to `last`. The keys must be ascending."""
         indices = range(len(self))
         return slice(bisect_left(indices, first, key=self.at), bisect_right(indices, last, key=self.at))
 
-    def slices(self, ranges: Sequence[tuple[int, int]]) -> list[slice]:
+    def slices_between(self, ranges: Sequence[tuple[int, int]]) -> list[slice]:
         """Return the slices of many ranges (first, last), with one vectorized search."""
-        starts = floor_indices(self, self._like([max(first, 1) - 1 for first, _ in ranges])) + 1
-        ends = floor_indices(self, self._like([last for _, last in ranges])) + 1
+        starts = floor_indices(self, self._from_integers([max(first, 1) - 1 for first, _ in ranges])) + 1
+        ends = floor_indices(self, self._from_integers([last for _, last in ranges])) + 1
         return [
             slice(start if first else 0, end)
             for (first, _), start, end in zip(ranges, starts.tolist(), ends.tolist(), strict=True)
         ]
 
-    def _like(self, keys: Sequence[int]) -> Keys:
+    def _from_integers(self, keys: Sequence[int]) -> Keys:
         """Return plain integers as keys of the same width."""
         low = np.array([key & _LOW_HALF for key in keys], dtype=np.uint64)
         return Keys(low, None if self.hi is None else np.array([key >> 64 for key in keys], dtype=np.uint64))
@@ -72,7 +74,7 @@ class Keys:
 
 
 def concat_keys(parts: Sequence[Keys]) -> Keys:
-    """Concatenate keys of one width."""
+    """Return the keys of all parts, which must have one width."""
     lo = np.concatenate([part.lo for part in parts])
     highs = [part.hi for part in parts if part.hi is not None]
     return Keys(lo, np.concatenate(highs) if highs else None)
@@ -102,26 +104,38 @@ def _floor_between(first: U64, keys: U64, lower: Indices, upper: Indices) -> Ind
     step = 1 << int((upper - lower).max()).bit_length()
     index = lower
     while step:
-        at = index + step
-        qualifies = at <= upper
-        qualifies &= first[np.where(qualifies, at, 0)] <= keys
-        index = np.where(qualifies, at, index)
+        candidate = index + step
+        qualifies = candidate <= upper
+        qualifies &= first[np.where(qualifies, candidate, 0)] <= keys
+        index = np.where(qualifies, candidate, index)
         step >>= 1
     return index
 
 
 def less_or_equal(left_hi: U64, left_lo: U64, right_hi: U64, right_lo: U64) -> Mask:
     """Return for each pair of keys in two halves whether left ≤ right."""
-    found: Mask = (left_hi < right_hi) | ((left_hi == right_hi) & (left_lo <= right_lo))
-    return found
+    is_less_or_equal: Mask = (left_hi < right_hi) | ((left_hi == right_hi) & (left_lo <= right_lo))
+    return is_less_or_equal
 
 
-def isin_sorted(keys: Keys, known: Keys) -> Mask:
-    """Return which keys are in `known`, which must be ascending."""
-    if not len(known):
+def find_in_runs(keys: Keys, first: Keys, length: U64 | np.uint64) -> tuple[U64, Mask]:
+    """Return for each key its offset in a run of `length` keys from `first`, and whether the run contains it.
+
+    One run per key. No first key may be greater than the key; an offset is valid only if the run contains the key.
+    """
+    offset = keys.lo - first.lo
+    is_inside = offset < length
+    if keys.hi is not None and first.hi is not None:
+        is_inside &= keys.hi == first.hi
+    return offset, is_inside
+
+
+def isin_sorted(keys: Keys, sorted_keys: Keys) -> Mask:
+    """Return which keys are in `sorted_keys`, which must be ascending."""
+    if not len(sorted_keys):
         return np.zeros(len(keys), dtype=np.bool_)
-    index = np.maximum(floor_indices(known, keys), 0)
-    same: Mask = known.lo[index] == keys.lo
-    if known.hi is not None and keys.hi is not None:
-        same &= known.hi[index] == keys.hi
-    return same
+    index = np.maximum(floor_indices(sorted_keys, keys), 0)
+    is_equal: Mask = sorted_keys.lo[index] == keys.lo
+    if sorted_keys.hi is not None and keys.hi is not None:
+        is_equal &= sorted_keys.hi[index] == keys.hi
+    return is_equal

@@ -14,12 +14,15 @@ import pyarrow.parquet as pq
 from pyiceberg.io import FileIO, InputStream
 
 from icemirror.errors import Corrupt
-from spark_job.index.keys import U64, Mask
-from spark_job.index.puffin import Span, read_exactly
+from spark_job.columns.arrays import U64, Mask
+from spark_job.index.puffin import Span
+from spark_job.storage.read_exactly import read_exactly
 
 BLOB_TYPE = "icemirror-key-order-v1"
 _ROW_GROUP_ENTRIES = 16_384
-_SMALL_BYTES = 1 << 18  # read in one request: Parquet would read the footer and each column separately
+_READ_WHOLE_BYTES = (
+    1 << 18
+)  # up to this size: read in one request: Parquet would read the footer and each column separately
 
 
 def encode_orders(orders: U64) -> bytes:
@@ -49,22 +52,23 @@ def encode_orders(orders: U64) -> bytes:
 def read_orders(io: FileIO, path: str, span: Span, entries: U64, parts: int) -> U64:
     """Return the orders of these entry numbers, one row per entry."""
     with io.new_input(path).open() as stream:
-        window = _Window(stream, path, span)
-        small = pa.BufferReader(window.read()) if span.length <= _SMALL_BYTES else None
+        span_file = _SpanFile(stream, path, span)
+        is_small = span.length <= _READ_WHOLE_BYTES
+        source = pa.BufferReader(span_file.read()) if is_small else span_file
         try:
-            file = pq.ParquetFile(window if small is None else small, page_checksum_verification=True)
-            groups = (entries // _ROW_GROUP_ENTRIES).astype(np.intp)
-            wanted, position = np.unique(groups, return_inverse=True)
-            table = file.read_row_groups(wanted.tolist())
+            file = pq.ParquetFile(source, page_checksum_verification=True)
+            group_of_entry = (entries // _ROW_GROUP_ENTRIES).astype(np.intp)
+            groups, group_index = np.unique(group_of_entry, return_inverse=True)
+            table = file.read_row_groups(groups.tolist())
         except (
             pa.ArrowException,
             OSError,
             UnicodeDecodeError,
         ) as error:  # the last: a name that is not UTF-8
-            if window.failure is not None:
-                raise window.failure from error
+            if span_file.failure is not None:
+                raise span_file.failure from error
             raise Corrupt(f"the orders of the key index cannot be read ({error}): {path}") from error
-    rows = position * _ROW_GROUP_ENTRIES + (entries % _ROW_GROUP_ENTRIES).astype(np.intp)
+    rows = group_index * _ROW_GROUP_ENTRIES + (entries % _ROW_GROUP_ENTRIES).astype(np.intp)
     if table.num_columns != parts or (len(rows) and int(rows.max()) >= table.num_rows):
         raise Corrupt(f"the key index has fewer orders than entries: {path}")
     return np.stack([column.to_numpy().view(np.uint64)[rows] for column in table.columns], axis=1)
@@ -82,23 +86,23 @@ def compare_orders(left: U64, right: U64) -> np.ndarray[tuple[int], np.dtype[np.
 
 def greatest_order(orders: U64) -> tuple[int, ...]:
     """Return the greatest row."""
-    best = np.ones(len(orders), dtype=np.bool_)
+    is_greatest = np.ones(len(orders), dtype=np.bool_)
     for part in range(orders.shape[1]):
-        best &= orders[:, part] == orders[best, part].max()
-    return tuple(int(value) for value in orders[np.argmax(best)])
+        is_greatest &= orders[:, part] == orders[is_greatest, part].max()
+    return tuple(int(value) for value in orders[np.argmax(is_greatest)])
 
 
 def is_sorted(orders: U64) -> bool:
-    """Whether each row is greater than or equal to the previous row."""
+    """Return whether each row is greater than or equal to the previous row."""
     return bool((compare_orders(orders[1:], orders[:-1]) >= 0).all())
 
 
-def exceeds(orders: U64, bound: tuple[int, ...]) -> Mask:
+def is_greater(orders: U64, bound: tuple[int, ...]) -> Mask:
     """Return which rows are greater than the bound."""
     return compare_orders(orders, np.broadcast_to(np.array(bound, dtype=np.uint64), orders.shape)) > 0
 
 
-class _Window(stdio.RawIOBase):
+class _SpanFile(stdio.RawIOBase):
     """A span of an open file, presented as a file.
 
     `failure` keeps an error of the storage: Arrow's error does not distinguish it from damage.
@@ -107,7 +111,7 @@ class _Window(stdio.RawIOBase):
     failure: Exception | None = None
 
     def __init__(self, stream: InputStream, path: str, span: Span) -> None:
-        self._stream, self._path, self._span, self._at = stream, path, span, 0
+        self._stream, self._path, self._span, self._position = stream, path, span, 0
 
     def readable(self) -> bool:
         return True
@@ -116,20 +120,20 @@ class _Window(stdio.RawIOBase):
         return True
 
     def tell(self) -> int:
-        return self._at
+        return self._position
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        base = (0, self._at, self._span.length)[whence]
-        self._at = base + offset
-        return self._at
+        base = (0, self._position, self._span.length)[whence]
+        self._position = base + offset
+        return self._position
 
     def read(self, size: int = -1) -> bytes:
-        left = max(self._span.length - self._at, 0)
-        size = left if size < 0 else min(size, left)
+        remaining = max(self._span.length - self._position, 0)
+        size = remaining if size < 0 else min(size, remaining)
         try:
-            data = read_exactly(self._stream, self._path, self._span.offset + self._at, size)
+            data = read_exactly(self._stream, self._path, self._span.offset + self._position, size)
         except Exception as error:
             self.failure = error
             raise
-        self._at += len(data)
+        self._position += len(data)
         return data

@@ -11,15 +11,14 @@ import json
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from os import SEEK_END
 from typing import Any
 
-import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pyiceberg.io import FileIO, InputStream
+from pyiceberg.io import FileIO
 
 from icemirror import __version__
-from icemirror.errors import Corrupt, Transient
+from icemirror.errors import Corrupt
+from spark_job.storage.read_exactly import read_exactly
 
 MAGIC = b"PFA1"
 _TRAILER = struct.Struct("<i4s4s")
@@ -98,25 +97,27 @@ def read_blobs(io: FileIO, path: str) -> list[BlobMetadata]:
     with source.open() as stream:
         if size < 2 * len(MAGIC) + _TRAILER.size:
             raise Corrupt(f"{size} bytes are too few for a Puffin file: {path}")
-        length, flags, tail = _TRAILER.unpack(read_exactly(stream, path, size - _TRAILER.size, _TRAILER.size))
+        length, flags, end_magic = _TRAILER.unpack(
+            read_exactly(stream, path, size - _TRAILER.size, _TRAILER.size)
+        )
         start = size - _TRAILER.size - length - len(MAGIC)
-        if tail != MAGIC or not 0 < length <= _MAX_FOOTER_BYTES or start < len(MAGIC):
+        if end_magic != MAGIC or not 0 < length <= _MAX_FOOTER_BYTES or start < len(MAGIC):
             raise Corrupt(f"not a Puffin file, or its footer is damaged: {path}")
         if flags != b"\0\0\0\0":
-            raise Corrupt(f"the Puffin footer is compressed, but icemirror writes none that is: {path}")
+            raise Corrupt(f"the Puffin footer is compressed, which icemirror does not support: {path}")
         payload = read_exactly(stream, path, start, length + len(MAGIC))
-        head = read_exactly(stream, path, 0, len(MAGIC))
-    if head != MAGIC or payload[: len(MAGIC)] != MAGIC:
+        start_magic = read_exactly(stream, path, 0, len(MAGIC))
+    if start_magic != MAGIC or payload[: len(MAGIC)] != MAGIC:
         raise Corrupt(f"the magic bytes of a Puffin file are missing: {path}")
     return _parse_footer(path, payload[len(MAGIC) :], start)
 
 
 def _parse_footer(path: str, payload: bytes, end_of_blobs: int) -> list[BlobMetadata]:
     try:
-        described = json.loads(payload)["blobs"]
-        if len(described) > _MAX_BLOBS:
-            raise Corrupt(f"{len(described)} blobs, at most {_MAX_BLOBS} expected: {path}")
-        blobs = [BlobMetadata.model_validate(blob) for blob in described]
+        descriptions = json.loads(payload)["blobs"]
+        if len(descriptions) > _MAX_BLOBS:
+            raise Corrupt(f"{len(descriptions)} blobs, at most {_MAX_BLOBS} expected: {path}")
+        blobs = [BlobMetadata.model_validate(description) for description in descriptions]
     except (ValueError, KeyError, TypeError, RecursionError, ValidationError) as error:
         raise Corrupt(f"the Puffin footer cannot be parsed: {path}") from error
     end = len(MAGIC)
@@ -127,31 +128,9 @@ def _parse_footer(path: str, payload: bytes, end_of_blobs: int) -> list[BlobMeta
     return blobs
 
 
-def read_exactly(stream: InputStream, path: str, offset: int, length: int) -> bytes:
-    """Return exactly these bytes of a file."""
-    require_size(stream, path, offset + length)
-    stream.seek(offset)
-    return require_complete(path, length, stream.read(length))
-
-
-def require_size(stream: InputStream, path: str, end: int) -> None:
-    """Raise `Corrupt` if the file is shorter than `end`: object stores report this like any other error."""
-    # Arrow's files on Google Cloud Storage cannot seek to the end.
-    size = stream.size() if isinstance(stream, pa.NativeFile) else stream.seek(0, SEEK_END)
-    if size < end:
-        raise Corrupt(f"the file ends before byte {end}: {path}")
-
-
-def require_complete(path: str, length: int, data: bytes) -> bytes:
-    """Return the data if it has the requested length. The caller has checked that the range is within the file."""
-    if len(data) != length:
-        raise Transient(f"storage returned {len(data)} of {length} bytes: {path}")
-    return data
-
-
-def read_span(io: FileIO, path: str, span: Span, limit: int) -> bytes:
-    """Return the bytes of a span, which may not be longer than `limit`."""
-    if span.length > limit:
-        raise Corrupt(f"a blob has {span.length} bytes, at most {limit} expected: {path}")
+def read_span(io: FileIO, path: str, span: Span, max_bytes: int) -> bytes:
+    """Return the bytes of a span, which may not be longer than `max_bytes`."""
+    if span.length > max_bytes:
+        raise Corrupt(f"a blob has {span.length} bytes, at most {max_bytes} expected: {path}")
     with io.new_input(path).open() as stream:
         return read_exactly(stream, path, span.offset, span.length)

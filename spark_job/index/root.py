@@ -8,18 +8,17 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile
-from pyiceberg.table.metadata import TableMetadata
 
-from icemirror.errors import REBUILD, Corrupt, Invalid
+from icemirror.errors import REBUILD_ADVICE, Corrupt, Invalid
 from spark_job.index.puffin import Blob, read_blobs, read_span, write_puffin
 from spark_job.index.segment import SegmentInfo
 from spark_job.index.tiers import RunGroup
-from spark_job.storage.immutable_cache import FileCache
+from spark_job.storage.file_cache import FileCache
 
 BLOB_TYPE = "icemirror-index-root-v1"
 _MAX_ROOT_BYTES = 256 << 20
 
-_segments: FileCache[frozenset[str]] = FileCache(100_000, lambda paths: 1 + len(paths))
+_segment_paths_cache: FileCache[frozenset[str]] = FileCache(100_000, lambda paths: 1 + len(paths))
 
 
 class IndexedFile(BaseModel):
@@ -36,7 +35,7 @@ class IndexedFile(BaseModel):
     removed: bool = Field(default=False, validation_alias="gone", serialization_alias="gone")
 
     @classmethod
-    def added(cls, file: DataFile) -> IndexedFile:
+    def for_new_file(cls, file: DataFile) -> IndexedFile:
         """Return the entry of a file that a commit adds: all rows are live."""
         return cls(path=file.file_path, rows=file.record_count, live=file.record_count)
 
@@ -80,39 +79,38 @@ class Root(BaseModel):
 def drop_unreferenced_files(root: Root) -> Root:
     """Return the root without removed files that no segment refers to. Ordinals are renumbered."""
     referenced = {ordinal for segment in root.segments for ordinal in segment.files}
-    kept = [ordinal for ordinal, file in enumerate(root.files) if not file.removed or ordinal in referenced]
-    if len(kept) == len(root.files):
+    kept_ordinals = [
+        ordinal for ordinal, file in enumerate(root.files) if not file.removed or ordinal in referenced
+    ]
+    if len(kept_ordinals) == len(root.files):
         return root
-    new_ordinal = {ordinal: at for at, ordinal in enumerate(kept)}
+    new_ordinal = {old: new for new, old in enumerate(kept_ordinals)}
     segments = [
         segment.model_copy(update={"files": tuple(new_ordinal[ordinal] for ordinal in segment.files)})
         for segment in root.segments
     ]
-    files = [root.files[ordinal] for ordinal in kept]
+    files = [root.files[ordinal] for ordinal in kept_ordinals]
     return root.model_copy(update={"segments": tuple(segments), "files": tuple(files)})
-
-
-def root_path(location: str, root: Root) -> str:
-    """Return the path of a root in the index location."""
-    return f"{location}/{root.epoch:010d}-{root.snapshot_id}.root.puffin"
 
 
 def write_root(io: FileIO, path: str, root: Root) -> int:
     """Write the root as a Puffin file. Return its size."""
     payload = root.model_dump_json(by_alias=True).encode()
     if len(payload) > _MAX_ROOT_BYTES:
-        raise Invalid(f"the index root is too large ({len(payload):,} bytes): {REBUILD}. Its path: {path}")
+        raise Invalid(
+            f"the index root is too large ({len(payload):,} bytes): {REBUILD_ADVICE}. Its path: {path}"
+        )
     size, _ = write_puffin(io, path, [Blob(BLOB_TYPE, payload, {"crc32": str(zlib.crc32(payload))})])
-    _segments.put(path, _paths(root))
+    _segment_paths_cache.put(path, _segment_paths(root))
     return size
 
 
 def segment_paths(io: FileIO, path: str) -> frozenset[str]:
     """Return the paths of a root's segments. They are cached for longer than the root, which is larger."""
-    return _segments.get(path, lambda: _paths(read_root(io, path)))
+    return _segment_paths_cache.get(path, lambda: _segment_paths(read_root(io, path)))
 
 
-def _paths(root: Root) -> frozenset[str]:
+def _segment_paths(root: Root) -> frozenset[str]:
     return frozenset(segment.path for segment in root.segments)
 
 
@@ -128,16 +126,3 @@ def read_root(io: FileIO, path: str) -> Root:
         return Root.model_validate_json(payload)
     except ValidationError as error:
         raise Corrupt(f"the index root cannot be parsed, {error.error_count()} problems: {path}") from error
-
-
-def index_location(metadata: TableMetadata, configured: str | None) -> str:
-    """Return where a mirror's index is stored: outside of the table's location, where engines remove orphan files.
-
-    `_icemirror_index/<table uuid>` under the parent of the table's location, or under the configured folder.
-    """
-    parent = (
-        configured.rstrip("/")
-        if configured
-        else f"{metadata.location.rstrip('/').rpartition('/')[0]}/_icemirror_index"
-    )
-    return f"{parent}/{metadata.table_uuid}"

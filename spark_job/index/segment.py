@@ -22,8 +22,7 @@ See docs/reference/key-index.md.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -31,9 +30,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from icemirror.errors import Corrupt
+from spark_job.columns.arrays import U64, Indices, Mask
 from spark_job.index.key_codec import Encoding, KeyCodec
-from spark_job.index.keys import U64, Keys
+from spark_job.index.keys import Keys, concat_keys
 from spark_job.index.puffin import Span
 
 BLOB_TYPE = "icemirror-key-index-v1"
@@ -50,7 +49,16 @@ class Layout(StrEnum):
 
 
 class Geometry(BaseModel):
-    """Byte offsets of each block's values within the payload."""
+    """Byte offsets of each block's values within the payload.
+
+    - `rows`: rows of all blocks
+    - `base`: offset of the first block
+    - `stride`: length of a full block
+    - `columns`: offset of each column's values from the start of a full block
+    - `tail`: offset of the last, shorter block
+    - `tail_length`: its length
+    - `tail_columns`: offset of each column's values from its start
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -110,7 +118,7 @@ class SegmentInfo(BaseModel):
 
     @property
     def block_layout(self) -> Hashable:
-        """Equal for segments whose blocks have the same layout."""
+        """A value that is equal for segments whose blocks have the same layout."""
         return self.encoding, self.hash_bits, self.layout, self.geometry.stride, self.geometry.columns
 
     @property
@@ -141,6 +149,20 @@ class Entries:
     def __len__(self) -> int:
         return len(self.keys)
 
+    def take(self, indices: Indices | Mask) -> Entries:
+        """Return the entries at these indices."""
+        return Entries(self.keys.take(indices), self.file[indices], self.pos[indices], self.orders[indices])
+
+
+def concat_entries(parts: Sequence[Entries]) -> Entries:
+    """Return the entries of all parts, in their order."""
+    return Entries(
+        concat_keys([part.keys for part in parts]),
+        np.concatenate([part.file for part in parts]),
+        np.concatenate([part.pos for part in parts]),
+        np.concatenate([part.orders for part in parts]),
+    )
+
 
 def payload_columns(
     encoding: Encoding, hash_bits: int, layout: Layout
@@ -149,32 +171,8 @@ def payload_columns(
     columns: list[tuple[str, np.dtype[np.generic]]] = []
     if KeyCodec(encoding).is_wide:
         columns.append(("key_hi", np.dtype("<u8")))
-    small = encoding is Encoding.HASHED and hash_bits <= 96
-    columns.append(("key_lo", np.dtype("<u4") if small else np.dtype("<u8")))
+    has_narrow_low_half = encoding is Encoding.HASHED and hash_bits <= 96
+    columns.append(("key_lo", np.dtype("<u4") if has_narrow_low_half else np.dtype("<u8")))
     if layout is Layout.RUNS:
         columns.append(("length", np.dtype("<u4")))
     return [*columns, ("file", np.dtype("<i4")), ("pos", np.dtype("<u4"))]
-
-
-class DamagedSegment(Corrupt):
-    """A segment is missing or damaged. `path` identifies it, so that it can be rebuilt."""
-
-    def __init__(self, path: str, what: str) -> None:
-        super().__init__(path, what)
-        self.path = path
-
-    def __str__(self) -> str:
-        return f"{self.args[1]}"
-
-
-@contextmanager
-def reading_segment(path: str) -> Iterator[None]:
-    """Raise `DamagedSegment` where a read of this segment fails."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise DamagedSegment(path, f"a segment of the key index is missing: {path}") from error
-    except DamagedSegment:
-        raise
-    except Corrupt as error:
-        raise DamagedSegment(path, str(error)) from error

@@ -8,15 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
+from spark_job.columns.arrays import U64
 from spark_job.index.blocks import read_blocks, read_directory
 from spark_job.index.byte_ranges import open_ranges
-from spark_job.index.keys import U64, Indices, Keys, floor_indices
+from spark_job.index.found_keys import FoundKeys
+from spark_job.index.keys import Keys, find_in_runs, floor_indices
 from spark_job.index.segment import Layout, SegmentInfo
-from spark_job.storage.immutable_cache import FileCache
+from spark_job.storage.file_cache import FileCache
 
-_SMALL_BYTES = 256 << 10  # a segment up to this size is always cached: every merge searches it
-_LARGE_BYTES = 4 << 20  # a segment up to this size is cached if a lookup needs this share of its blocks:
-_MIN_BLOCK_SHARE = 1 / 8
+# A segment up to this size is always cached: every merge searches it.
+_ALWAYS_CACHED_BYTES = 256 << 10
+# A segment up to this size is cached if a lookup needs at least this share of its blocks.
+_MAX_CACHED_BYTES = 4 << 20
+_MIN_NEEDED_SHARE = 1 / 8
 _MAX_CACHE_BYTES = 32 << 20
 
 
@@ -37,32 +41,23 @@ class SegmentRows:
         return sum(column.nbytes for column in columns if column is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentHits:
-    """The keys that were found: their indices among the requested keys, and file, position and entry number of each."""
-
-    key_index: Indices
-    file: NDArray[np.int32]
-    pos: NDArray[np.int64]
-    entry: U64
-
-
-_known: FileCache[SegmentRows] = FileCache(_MAX_CACHE_BYTES, lambda rows: rows.bytes)
+_cache: FileCache[SegmentRows] = FileCache(_MAX_CACHE_BYTES, lambda rows: rows.bytes)
 
 
 def is_cached_or_small(segment: SegmentInfo) -> bool:
-    """Whether a segment is cached, or so small that it should be."""
-    return segment.payload.length <= _SMALL_BYTES or _known.find(segment.path) is not None
+    """Return whether a segment is cached, or so small that it should be."""
+    return segment.payload.length <= _ALWAYS_CACHED_BYTES or _cache.find(segment.path) is not None
 
 
-def should_cache(segment: SegmentInfo, blocks: int) -> bool:
-    """Whether to read and cache a whole segment of which this many blocks are needed."""
-    return segment.payload.length <= _LARGE_BYTES and blocks >= _MIN_BLOCK_SHARE * segment.geometry.blocks
+def should_cache(segment: SegmentInfo, needed_blocks: int) -> bool:
+    """Return whether to read and cache a whole segment of which this many blocks are needed."""
+    min_blocks = _MIN_NEEDED_SHARE * segment.geometry.blocks
+    return segment.payload.length <= _MAX_CACHED_BYTES and needed_blocks >= min_blocks
 
 
 def read_segment_rows(io: FileIO, segment: SegmentInfo) -> SegmentRows:
     """Return all rows of a segment. They are cached."""
-    return _known.get(segment.path, lambda: _read(io, segment))
+    return _cache.get(segment.path, lambda: _read(io, segment))
 
 
 def _read(io: FileIO, segment: SegmentInfo) -> SegmentRows:
@@ -80,17 +75,23 @@ def _read(io: FileIO, segment: SegmentInfo) -> SegmentRows:
     return SegmentRows(keys, file, pos, length, np.cumsum(length) - length)
 
 
-def search_segment_rows(rows: SegmentRows, keys: Keys) -> SegmentHits:
-    """Look up keys: find the last row whose first key is ≤ the key, then check whether the key lies within it."""
-    at = floor_indices(rows.keys, keys)
-    key_index = np.flatnonzero(at >= 0)
-    at = at[key_index]
-    offset_in_run = keys.lo[key_index] - rows.keys.lo[at]
-    hit = offset_in_run < (np.uint64(1) if rows.length is None else rows.length[at])
-    if keys.hi is not None and rows.keys.hi is not None:
-        hit &= keys.hi[key_index] == rows.keys.hi[at]
-    key_index, at, offset_in_run = key_index[hit], at[hit], offset_in_run[hit]
-    file = rows.file[at]
-    pos = np.where(file < 0, 0, rows.pos[at].astype(np.int64) + offset_in_run.astype(np.int64))
-    before = at.astype(np.uint64) if rows.entries_before is None else rows.entries_before[at]
-    return SegmentHits(key_index, file, pos, before + offset_in_run)
+def search_segment_rows(rows: SegmentRows, keys: Keys, segment_index: int) -> FoundKeys:
+    """Return the keys that the segment contains.
+
+    Find the last row whose first key is ≤ the key, then check whether the key lies within it.
+    """
+    row = floor_indices(rows.keys, keys)
+    key_index = np.flatnonzero(row >= 0)
+    row = row[key_index]
+    length = np.uint64(1) if rows.length is None else rows.length[row]
+    offset_in_run, is_hit = find_in_runs(keys.take(key_index), rows.keys.take(row), length)
+    key_index, row, offset_in_run = key_index[is_hit], row[is_hit], offset_in_run[is_hit]
+    file = rows.file[row]
+    entries_before = row.astype(np.uint64) if rows.entries_before is None else rows.entries_before[row]
+    return FoundKeys(
+        key_index,
+        np.full(len(key_index), segment_index, dtype=np.intp),
+        file,
+        np.where(file < 0, 0, rows.pos[row].astype(np.int64) + offset_in_run.astype(np.int64)),
+        entries_before + offset_in_run,
+    )

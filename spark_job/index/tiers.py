@@ -5,7 +5,7 @@ lookup searches at most one segment of each run, so runs must be few. A commit m
 be rewritten, so it rewrites a limited number of entries.
 
 Runs fall into tiers by size. FAN_IN runs of one tier, adjacent in age, are merged into one run, one key range per
-commit. The merged range is cut off the old runs by raising their first key.
+commit. The merged range leaves the old runs: their first key is raised.
 
     tier 0   ▪ ▪ ▪ ▪          four small runs become one of tier 1
     tier 1   ■ ■ ■
@@ -22,14 +22,12 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from spark_job.columns.distinct import distinct
-from spark_job.index.keys import U64, Keys, concat_keys
 from spark_job.index.segment import SegmentInfo
 
 FAN_IN = 4
 _TIER_0_ENTRIES = 4096
 _MIN_REWRITTEN_ENTRIES = 1 << 17
 _REWRITTEN_PER_ADDED_ENTRY = 8
-PIECE_ENTRIES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +55,8 @@ class RunGroup(BaseModel):
 def group_runs(segments: Sequence[SegmentInfo]) -> list[SegmentRun]:
     """Return the runs of an index, newest first."""
     return [
-        SegmentRun(number, tuple(same)) for number, same in groupby(segments, key=lambda segment: segment.run)
+        SegmentRun(number, tuple(run_segments))
+        for number, run_segments in groupby(segments, key=lambda segment: segment.run)
     ]
 
 
@@ -73,23 +72,23 @@ def choose_groups(
     sizes = {run.number: run.entries for run in runs}
     groups = [group for group in in_progress if any(number in sizes for number in group.inputs)]
     busy = {number for group in groups for number in (group.target, *group.inputs)}
-    for frozen, neighbours in groupby(runs, key=lambda run: run.number in busy):
-        for due in _due(list(neighbours)) if not frozen else ():
-            groups.append(RunGroup(target=next_run, inputs=due))
+    for is_busy, neighbours in groupby(runs, key=lambda run: run.number in busy):
+        for run_numbers in _full_tiers(list(neighbours)) if not is_busy else ():
+            groups.append(RunGroup(target=next_run, inputs=run_numbers))
             next_run += 1
     return sorted(groups, key=lambda group: sum(sizes.get(number, 0) for number in group.inputs))
 
 
-def _due(runs: list[SegmentRun]) -> list[tuple[int, ...]]:
-    """Return the full tiers among neighbouring runs.
+def _full_tiers(runs: list[SegmentRun]) -> list[tuple[int, ...]]:
+    """Return the run numbers of each full tier among neighbouring runs.
 
     A small run between large ones counts as large: runs merge only with neighbours in age.
     """
     tiers = np.maximum.accumulate([tier_of(run.entries) for run in runs])
     groups: list[tuple[int, ...]] = []
-    taken = 0
+    first_free = 0
     for tier in distinct(tiers):
-        members = [index for index in np.flatnonzero(tiers == tier).tolist() if index >= taken]
+        members = [index for index in np.flatnonzero(tiers == tier).tolist() if index >= first_free]
         if len(members) < FAN_IN:
             continue
         end = members[-1] + 1
@@ -98,7 +97,7 @@ def _due(runs: list[SegmentRun]) -> list[tuple[int, ...]]:
             total += runs[end].entries
             end += 1
         groups.append(tuple(run.number for run in runs[members[0] : end]))
-        taken = end
+        first_free = end
     return groups
 
 
@@ -112,36 +111,6 @@ def tier_of(entries: int) -> int:
 
 
 def ranges_overlap(runs: Sequence[SegmentRun]) -> bool:
-    """Whether the key ranges of two segments of these runs overlap."""
+    """Return whether the key ranges of two segments of these runs overlap."""
     ranges = sorted((segment.first_key, segment.last_key) for run in runs for segment in run.segments)
     return any(later[0] <= earlier[1] for earlier, later in pairwise(ranges))
-
-
-@dataclass(frozen=True, slots=True)
-class BlockStarts:
-    """The first key of each block of a segment, and the block's number of entries."""
-
-    first: Keys
-    entries: U64
-
-
-def find_cut_key(blocks: Sequence[BlockStarts], start: int, last: int, max_entries: int) -> int:
-    """Return a key, at most `last`, such that about `max_entries` entries lie between `start` and it.
-
-    The blocks of all segments are sorted by first key; a prefix sum of their entries then gives the cut. `beyond` is
-    the first block after `start`; each segment may have one block before it that still reaches over `start`.
-    """
-    first = concat_keys([starts.first for starts in blocks])
-    entries = np.concatenate([starts.entries for starts in blocks])
-    order = first.argsort()
-    first = first.take(order)
-    before = np.concatenate([[np.uint64(0)], np.cumsum(entries[order])])
-    beyond = first.bounds(0, start).stop
-    begin = max(beyond - len(blocks), 0)
-    end = int(np.searchsorted(before, before[begin] + np.uint64(max_entries), side="right")) - 1
-    end = max(end, beyond)
-    cut = first.at(end) - 1 if end < len(first) else last
-    if int(before[end] - before[begin]) > 2 * max_entries:
-        # A long run of consecutive keys is one row of a block: cut by the number of keys instead.
-        cut = min(cut, start + max_entries)
-    return min(cut, last)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,8 +13,10 @@ from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
 from icemirror.errors import Invalid
-from spark_job.index import orders as order_column
 from spark_job.index.key_codec import KeyCodec
+from spark_job.index.location import new_segment_path
+from spark_job.index.orders import BLOB_TYPE as ORDERS_TYPE
+from spark_job.index.orders import encode_orders, greatest_order
 from spark_job.index.puffin import Blob, write_puffin
 from spark_job.index.segment import (
     BLOB_TYPE,
@@ -37,16 +38,16 @@ _MAX_POSITION = (1 << 32) - 1
 def write_new_segment(
     io: FileIO, location: str, entries: Entries, definition: KeyDefinition, paths: Mapping[int, str]
 ) -> SegmentInfo | None:
-    """Write entries whose `file` is an ordinal of the root, under a new name.
+    """Write entries whose `file` is an ordinal of the root to a new file. Return None if there are no entries.
 
-    The segment lists only the files that it needs. Returns None if there are no entries. A failed write leaves no file.
+    The segment lists only the data files that it needs. A failed write leaves no file.
     """
     if not len(entries):
         return None
     ordinals, local = np.unique(entries.file, return_inverse=True)
     has_tombstones = int(ordinals[0] == TOMBSTONE)
     files = tuple(int(ordinal) for ordinal in ordinals[has_tombstones:])
-    path = f"{location}/{uuid.uuid4()}.segment.puffin"
+    path = new_segment_path(location)
     with discard_on_error(io, [path]):
         return write_segment(
             io,
@@ -63,10 +64,13 @@ def write_segment(
     path: str,
     entries: Entries,
     definition: KeyDefinition,
-    covered: Sequence[str],
+    data_file_paths: Sequence[str],
     files: tuple[int, ...],
 ) -> SegmentInfo:
-    """Write a segment. `covered` are the paths of the data files that `entries.file` refers to by position."""
+    """Write a segment and return its description.
+
+    `data_file_paths`: the data files that `entries.file` refers to by index. `files`: their ordinals in the root.
+    """
     if len(entries) and int(entries.pos.max(initial=0)) > _MAX_POSITION:
         raise Invalid(
             f"a data file has more than {_MAX_POSITION} rows; lower write.target-file-size-bytes: {path}"
@@ -84,7 +88,7 @@ def write_segment(
         "layout": layout.value,
         "num_rows": str(len(entries)),
         "geometry": geometry.model_dump_json(),
-        "covered-files": "\n".join(covered),
+        "covered-files": "\n".join(data_file_paths),
         "directory-crc": str(zlib.crc32(directory)),
     }
     size, (payload_span, directory_span, orders_span) = write_puffin(
@@ -93,7 +97,7 @@ def write_segment(
         [
             Blob(BLOB_TYPE, payload, properties),
             Blob(DIRECTORY_TYPE, directory),
-            Blob(order_column.BLOB_TYPE, order_column.encode_orders(entries.orders)),
+            Blob(ORDERS_TYPE, encode_orders(entries.orders)),
         ],
     )
     return SegmentInfo(
@@ -107,7 +111,7 @@ def write_segment(
         tombstones=int((entries.file == TOMBSTONE).sum()),
         first_key=entries.keys.at(0),
         last_key=entries.keys.at(-1),
-        greatest_order=order_column.greatest_order(entries.orders),
+        greatest_order=greatest_order(entries.orders),
         files=files,
         key_ids=definition.key_ids,
         sequence_ids=definition.sequence_ids,
@@ -132,7 +136,7 @@ def _choose_layout(entries: Entries, codec: KeyCodec) -> tuple[Layout, dict[str,
     }
     if entries.keys.hi is not None:
         columns["key_hi"] = entries.keys.hi
-    if not codec.lossless:
+    if not codec.is_lossless:
         return Layout.ENTRIES, columns
     starts = np.flatnonzero(np.concatenate([[True], ~_continues_run(entries)]))
     width = {
@@ -173,15 +177,17 @@ def _encode_payload(
         store_schema=False,
     )
     payload = sink.getvalue()
-    geometry = _measure(pq.read_metadata(pa.BufferReader(payload)), [dtype.itemsize for _, dtype in stored])
+    geometry = _read_geometry(
+        pq.read_metadata(pa.BufferReader(payload)), [dtype.itemsize for _, dtype in stored]
+    )
     return payload.to_pybytes(), geometry
 
 
-def _measure(footer: pq.FileMetaData, widths: list[int]) -> Geometry:
-    """Read the offsets from the footer that the writer produced, and check that all full blocks have one layout."""
+def _read_geometry(footer: pq.FileMetaData, widths: list[int]) -> Geometry:
+    """Return the offsets in the footer that the writer produced. Check that all full blocks have one layout."""
     blocks: list[tuple[int, int, tuple[int, ...]]] = []
-    for number in range(footer.num_row_groups):
-        group = footer.row_group(number)
+    for group_index in range(footer.num_row_groups):
+        group = footer.row_group(group_index)
         chunks = [group.column(column) for column in range(group.num_columns)]
         start = chunks[0].data_page_offset
         values = tuple(
@@ -191,7 +197,7 @@ def _measure(footer: pq.FileMetaData, widths: list[int]) -> Geometry:
         blocks.append((start, chunks[-1].data_page_offset + chunks[-1].total_compressed_size - start, values))
     full = footer.num_rows // BLOCK_ROWS
     base, stride, columns = blocks[0] if full else (0, 0, ())
-    if any(block != (base + number * stride, stride, columns) for number, block in enumerate(blocks[:full])):
+    if any(block != (base + index * stride, stride, columns) for index, block in enumerate(blocks[:full])):
         raise AssertionError("the Parquet writer gave two full blocks different layouts")
     tail, tail_length, tail_columns = blocks[full] if full < len(blocks) else (0, 0, ())
     return Geometry(
@@ -213,10 +219,10 @@ def _encode_directory(columns: dict[str, NDArray[np.generic]], payload: bytes, g
         else (geometry.tail, geometry.tail_length)
         for block in range(geometry.blocks)
     ]
-    checksums = np.array([zlib.crc32(view[at : at + length]) for at, length in spans], dtype="<u4")
+    checksums = np.array([zlib.crc32(view[start : start + length]) for start, length in spans], dtype="<u4")
     parts = [columns[name][::BLOCK_ROWS].astype("<u8") for name in ("key_hi", "key_lo") if name in columns]
     if "length" in columns:
         lengths = columns["length"].astype(np.uint64)
-        before = np.concatenate([[np.uint64(0)], np.cumsum(lengths)[:-1]])
-        parts.append(before[::BLOCK_ROWS].astype("<u8"))
+        entries_before = np.concatenate([[np.uint64(0)], np.cumsum(lengths)[:-1]])
+        parts.append(entries_before[::BLOCK_ROWS].astype("<u8"))
     return b"".join(part.tobytes() for part in (*parts, checksums))

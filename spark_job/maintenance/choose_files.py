@@ -27,7 +27,7 @@ FileGroup = tuple[LiveFile, ...]
 def choose_files_to_compact(
     live: Iterable[LiveFile], spec_id: int, target_bytes: int, *, with_row_ids: bool
 ) -> tuple[FileGroup, ...]:
-    """Return the groups that the next commit compacts, none while no tier is full.
+    """Return the groups that the next commit compacts; none while no tier is full.
 
     Files of an older partition spec are skipped, and `with_row_ids` files whose rows have no ids.
     """
@@ -42,16 +42,16 @@ def choose_files_to_compact(
         ):
             # Keyed by its text, since a partition of NaN does not equal itself.
             tiers[repr(file.partition), tier].append(file)
-    due = [
+    full_tiers = [
         sorted(files, key=_is_empty)
         for files in tiers.values()
         if len(files) >= FAN_IN and any(map(_live_rows, files))
     ]
-    return tuple(_within_bounds(sorted(due, key=lambda files: sum(map(_live_bytes, files)))))
+    return tuple(_limit_commit(sorted(full_tiers, key=lambda files: sum(map(_live_bytes, files)))))
 
 
-def smallest_group(group: FileGroup) -> FileGroup:
-    """Return as few files of a group as are worth compacting."""
+def first_files(group: FileGroup) -> FileGroup:
+    """Return the first files of a group, as few as are worth compacting."""
     return group[:FAN_IN]
 
 
@@ -75,18 +75,24 @@ def _is_empty(file: LiveFile) -> bool:
     return _live_rows(file) == 0
 
 
-def _within_bounds(tiers: Iterable[list[LiveFile]]) -> Iterator[FileGroup]:
+def _limit_commit(tiers: Iterable[list[LiveFile]]) -> Iterator[FileGroup]:
     """Yield groups until one commit is full; stop when fewer than FAN_IN files of a tier fit."""
-    files, live_bytes, read_bytes = _MAX_FILES, _MAX_LIVE_BYTES, _MAX_READ_BYTES
+    remaining_files = _MAX_FILES
+    remaining_live_bytes, remaining_read_bytes = _MAX_LIVE_BYTES, _MAX_READ_BYTES
     for tier in tiers:
-        taken: list[LiveFile] = []
+        group: list[LiveFile] = []
         for file in tier:
-            live_left, read_left = live_bytes - _live_bytes(file), read_bytes - file.bytes
-            if len(taken) == files or min(live_left, read_left) < 0:
+            live_bytes = _live_bytes(file)
+            if (
+                len(group) == remaining_files
+                or live_bytes > remaining_live_bytes
+                or file.bytes > remaining_read_bytes
+            ):
                 break
-            taken.append(file)
-            live_bytes, read_bytes = live_left, read_left
-        if len(taken) < FAN_IN:
+            group.append(file)
+            remaining_live_bytes -= live_bytes
+            remaining_read_bytes -= file.bytes
+        if len(group) < FAN_IN:
             return
-        files -= len(taken)
-        yield tuple(taken)
+        remaining_files -= len(group)
+        yield tuple(group)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from icemirror.errors import IcemirrorError
 from icemirror.telemetry.logs import get_log
 from spark_job.iceberg.mirror import Mirror
-from spark_job.maintenance.compact import Compacted
+from spark_job.maintenance.compact import Compaction
 from spark_job.maintenance.move_rows import IndexMismatch
 from spark_job.plan.table_plan import TablePlan
 from spark_job.storage.translate_errors import translate_table_errors
@@ -16,33 +16,33 @@ from spark_job.storage.translate_errors import translate_table_errors
 log = get_log(__name__)
 
 
-class CompactAfterMerge:
-    """The tables that were merged into since their last compaction.
+class CompactionQueue:
+    """The tables that were merged into since their last compaction; only these are checked.
 
-    Others are not checked: listing all files would be most of the work of a poll that finds nothing.
+    Listing the files of all tables would be most of the work of a poll that finds nothing.
     """
 
     def __init__(self) -> None:
-        self._merged: set[str] = set()
+        self._tables: set[str] = set()
 
     def add_merged(self, table: str) -> None:
         """Add a table that a slice was merged into."""
-        self._merged.add(table)
+        self._tables.add(table)
 
     def compact_if_due(
-        self, table_plan: TablePlan, compact: Callable[[TablePlan], Compacted | None]
+        self, table_plan: TablePlan, compact: Callable[[TablePlan], Compaction | None]
     ) -> Mirror | None:
-        """Compact small data files after the last merge. Return the mirror after it.
+        """Compact the table if it is in the queue. Return the mirror after that.
 
         A failure is logged and changes nothing, unless it shows that the index is wrong.
         """
         mirror, name = table_plan.mirror, table_plan.settings.name
-        if mirror is None or name not in self._merged or not table_plan.settings.compact:
+        if mirror is None or name not in self._tables or not table_plan.settings.compact:
             return mirror
-        self._merged.remove(name)
+        self._tables.remove(name)
         try:
             with translate_table_errors(name):
-                compacted = compact(table_plan)
+                result = compact(table_plan)
         except IndexMismatch:
             raise
         except IcemirrorError as error:
@@ -51,4 +51,4 @@ class CompactAfterMerge:
         except Exception as error:
             log.failure("compaction skipped", error)
             return mirror
-        return replace(mirror, root=compacted.root) if compacted else mirror
+        return replace(mirror, root=result.root) if result else mirror

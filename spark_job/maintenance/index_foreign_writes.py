@@ -1,4 +1,4 @@
-"""Indexes what another writer committed on the mirror: new rows become entries, deleted rows become tombstones.
+"""Indexes what another engine committed on the mirror: new rows become entries, deleted rows become tombstones.
 
 A row that was only moved or updated keeps the order that the index has for its key. A row with a new key gets the
 greatest order merged so far, so that no replay overwrites it.
@@ -14,27 +14,26 @@ import numpy as np
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
-from icemirror.errors import REBUILD, Corrupt, Invalid
-from icemirror.processes.crash_points import reach
+from icemirror.errors import REBUILD_ADVICE, Corrupt, Invalid
+from icemirror.processes.crash_points import crash_point
 from icemirror.telemetry.logs import get_log
-from spark_job.changelog.changes import Changes, concat_changes
-from spark_job.changelog.history import ChangelogFile
+from spark_job.changelog.added_files import ChangelogFile
+from spark_job.changelog.event_batch import EventBatch, concat_events
 from spark_job.changelog.shape import ChangelogShape, Operation
+from spark_job.columns.arrays import Indices
 from spark_job.columns.distinct import distinct
 from spark_job.columns.parquet_columns import open_parquet, read_columns, read_rows_at
 from spark_job.engine.engine import Engine
 from spark_job.engine.work import KeyOnlyWork
 from spark_job.iceberg.live_files import LiveFile, live_files
 from spark_job.iceberg.mirror import Mirror
-from spark_job.index.keys import Indices, concat_keys, isin_sorted
+from spark_job.index.keys import concat_keys, isin_sorted
 from spark_job.index.root import IndexedFile, Root
 from spark_job.index.segment import TOMBSTONE, Entries, SegmentInfo
 from spark_job.index.write_segment import write_new_segment
-from spark_job.maintenance.foreign_files import indexed_file
-from spark_job.merge.locate import SearchableIndex, look_up_keys
-from spark_job.storage.discard import discard
-from spark_job.write.live_row_counts import with_distinct_deletes
-from spark_job.write.vectors import deleted_positions
+from spark_job.merge.locate import SearchableIndex, read_key_entries
+from spark_job.storage.discard import discard_on_error
+from spark_job.write.read_deletes import read_deleted_positions, with_distinct_deletes
 
 # Merges do not restore such rows until an event of their key arrives.
 _ROWS_CHANGED_ADVICE = (
@@ -65,16 +64,16 @@ class IndexDifference:
 
 
 def compare_files(root: Root, live: Mapping[str, LiveFile]) -> IndexDifference:
-    """Compare the live files of a table with the files that its index counts."""
-    known = {file.path for file in root.files if not file.removed}
+    """Return how the live files of a table differ from the files that its index counts."""
+    indexed_paths = {file.path for file in root.files if not file.removed}
     return IndexDifference(
-        added=tuple(file for path, file in live.items() if path not in known),
+        added=tuple(file for path, file in live.items() if path not in indexed_paths),
         removed=frozenset(
-            at for at, file in enumerate(root.files) if not file.removed and file.path not in live
+            ordinal for ordinal, file in enumerate(root.files) if not file.removed and file.path not in live
         ),
         changed={
-            at: live[file.path]
-            for at, file in enumerate(root.files)
+            ordinal: live[file.path]
+            for ordinal, file in enumerate(root.files)
             if file.path in live
             and not file.removed
             and live[file.path].rows - live[file.path].deleted != file.live
@@ -91,16 +90,16 @@ def count_distinct_deletes(
         for files in (difference.added, difference.changed.values())
     )
     still_changed = {
-        at: file
-        for at, file in zip(difference.changed, changed, strict=True)
-        if file.rows - file.deleted != root.files[at].live
+        ordinal: file
+        for ordinal, file in zip(difference.changed, changed, strict=True)
+        if file.rows - file.deleted != root.files[ordinal].live
     }
     return IndexDifference(tuple(added), difference.removed, still_changed)
 
 
 @dataclass(frozen=True)
 class ForeignFile:
-    """A data file to read: all live rows of an added file, only the deleted rows of a known one."""
+    """A data file to read: all live rows of an added file, only the deleted rows of an indexed one."""
 
     path: str
     ordinal: int
@@ -110,16 +109,16 @@ class ForeignFile:
 
     @property
     def keys(self) -> int:
-        """How many keys are read from it."""
+        """The number of keys that are read from it."""
         return self.rows if self.added else len(self.deleted)
 
 
 @dataclass(frozen=True)
 class IndexedShard:
-    """The segment of a key range, and how many rows another writer deleted, by ordinal of the data file."""
+    """The segment of a key range, and how many rows another engine deleted, by ordinal of the data file."""
 
     segment: SegmentInfo | None
-    removed: Mapping[int, int]
+    removed_rows: Mapping[int, int]
 
     @property
     def paths(self) -> list[str]:
@@ -129,11 +128,11 @@ class IndexedShard:
 
 @dataclass(frozen=True)
 class ForeignWritesWork(KeyOnlyWork):
-    """Indexes the rows that another writer added and deleted; sent to the tasks."""
+    """Indexes the rows that another engine added and deleted; sent to the tasks."""
 
     name: str
     io: FileIO
-    foreign: tuple[ForeignFile, ...]
+    foreign_files: tuple[ForeignFile, ...]
     key_ids: tuple[int, ...]
     shape: ChangelogShape
     index: SearchableIndex
@@ -143,18 +142,18 @@ class ForeignWritesWork(KeyOnlyWork):
     @property
     def files(self) -> tuple[ChangelogFile, ...]:
         """The files to read; estimated at eight bytes of key per row."""
-        return tuple(ChangelogFile(file.path, 8 * file.keys, file.keys, 0, 0) for file in self.foreign)
+        return tuple(ChangelogFile(file.path, 8 * file.keys, file.keys, 0, 0) for file in self.foreign_files)
 
-    def source(self, file: ChangelogFile) -> tuple[FileIO, tuple[int, ...]]:
+    def key_source(self, file: ChangelogFile) -> tuple[FileIO, tuple[int, ...]]:
         """Return the mirror's storage and the field ids of its key."""
         return self.io, self.key_ids
 
-    def read(self, ordinals: range) -> Changes:
+    def read(self, ordinals: range) -> EventBatch:
         """Read the keys of some files: added rows as upserts, deleted rows as deletes."""
-        return concat_changes([self._read_file(at) for at in ordinals])
+        return concat_events([self._read_file(ordinal) for ordinal in ordinals])
 
-    def _read_file(self, at: int) -> Changes:
-        file = self.foreign[at]
+    def _read_file(self, ordinal: int) -> EventBatch:
+        file = self.foreign_files[ordinal]
         with open_parquet(self.io, file.path, file.rows) as parquet:
             if file.added:
                 columns = read_columns(parquet, file.path, self.key_ids)
@@ -167,82 +166,94 @@ class ForeignWritesWork(KeyOnlyWork):
         if any(column.null_count for column in columns):
             raise Invalid(f"{self.name}: another writer added rows without a key: {file.path}")
         operation = Operation.UPSERT if file.added else Operation.DELETE
-        return Changes(
+        return EventBatch(
             keys=self.codec.encode(columns),
             operation=np.full(len(rows), operation, dtype=np.uint8),
             sequence=np.empty((len(rows), 0), dtype=np.uint64),
-            file=np.full(len(rows), at, dtype=np.uint32),
+            file=np.full(len(rows), ordinal, dtype=np.uint32),
             row=rows.astype(np.uint32),
         )
 
-    def merge(self, read: Callable[[], Changes]) -> IndexedShard:
-        """Index a range of keys."""
-        changes = read()
-        changes = changes.take(changes.keys.argsort())
-        added = changes.operation == Operation.UPSERT
-        entries, removed = self._entries(changes.take(added), changes.take(~added))
-        paths = {file.ordinal: file.path for file in self.foreign}
+    def run_shard(self, read: Callable[[], EventBatch]) -> IndexedShard:
+        """Index a range of keys. Return its segment."""
+        events = read()
+        events = events.take(events.keys.argsort())
+        is_added = events.operation == Operation.UPSERT
+        entries, removed_rows = self._entries_and_removed_rows(events.take(is_added), events.take(~is_added))
+        paths = {file.ordinal: file.path for file in self.foreign_files}
         return IndexedShard(
-            write_new_segment(self.io, self.location, entries, self.shape.key_definition, paths), removed
+            write_new_segment(self.io, self.location, entries, self.shape.key_definition, paths), removed_rows
         )
 
-    def _entries(self, rows: Changes, deleted: Changes) -> tuple[Entries, dict[int, int]]:
-        """Return entries for the added rows, tombstones for rows that were live until now, and counts by file.
+    def _entries_and_removed_rows(
+        self, rows: EventBatch, deleted: EventBatch
+    ) -> tuple[Entries, dict[int, int]]:
+        """Return entries for added rows and tombstones for rows that were live until now; removed rows by file.
 
         Both keep the order that the index has for their key. A deleted row counts only if the index points at it.
         """
-        ordinals = np.array([file.ordinal for file in self.foreign], dtype=np.int32)
+        ordinals = np.array([file.ordinal for file in self.foreign_files], dtype=np.int32)
         self._refuse_duplicates_among_added(rows, np.flatnonzero(rows.keys.same_as_next()))
-        before = look_up_keys(self.index, deleted.keys, self.default_order)
-        live = (before.file == ordinals[deleted.file]) & (before.pos == deleted.row)
-        deleted_live = deleted.take(live)
-        known = look_up_keys(self.index, rows.keys, self.default_order)
+        deleted_entries = read_key_entries(self.index, deleted.keys, self.default_order)
+        was_live = (deleted_entries.file == ordinals[deleted.file]) & (deleted_entries.pos == deleted.row)
+        deleted_live = deleted.take(was_live)
+        old_entries = read_key_entries(self.index, rows.keys, self.default_order)
         self._refuse_duplicates_of_live_rows(
-            rows, np.flatnonzero((known.file >= 0) & ~isin_sorted(rows.keys, deleted_live.keys)), known.file
+            rows,
+            np.flatnonzero((old_entries.file >= 0) & ~isin_sorted(rows.keys, deleted_live.keys)),
+            old_entries.file,
         )
-        tombstoned = ~isin_sorted(deleted_live.keys, rows.keys)
-        keys = concat_keys([rows.keys, deleted_live.keys.take(tombstoned)])
-        tombstones = int(tombstoned.sum())
+        needs_tombstone = ~isin_sorted(deleted_live.keys, rows.keys)
+        keys = concat_keys([rows.keys, deleted_live.keys.take(needs_tombstone)])
+        tombstones = int(needs_tombstone.sum())
         order = keys.argsort()
         files, counts = np.unique(ordinals[deleted_live.file], return_counts=True)
         entries = Entries(
             keys.take(order),
             np.concatenate([ordinals[rows.file], np.full(tombstones, TOMBSTONE, np.int32)])[order],
             np.concatenate([rows.row.astype(np.int64), np.zeros(tombstones, np.int64)])[order],
-            np.concatenate([known.orders, before.orders[live][tombstoned]])[order],
+            np.concatenate([old_entries.orders, deleted_entries.orders[was_live][needs_tombstone]])[order],
         )
         return entries, dict(zip(files.tolist(), counts.tolist(), strict=True))
 
-    def _refuse_duplicates_among_added(self, rows: Changes, duplicates: Indices) -> None:
+    def _refuse_duplicates_among_added(self, rows: EventBatch, duplicates: Indices) -> None:
         if len(duplicates):
-            first, second = (self._describe(rows, int(duplicates[0]) + step) for step in (0, 1))
+            first, second = (self._describe_row(rows, int(duplicates[0]) + step) for step in (0, 1))
             raise Invalid(_DUPLICATE_KEY.format(name=self.name, first=first, second=second))
 
     def _refuse_duplicates_of_live_rows(
-        self, rows: Changes, duplicates: Indices, file: NDArray[np.int32]
+        self, rows: EventBatch, duplicates: Indices, file: NDArray[np.int32]
     ) -> None:
         if len(duplicates):
-            at = int(duplicates[0])
-            second = f"a row of data file number {int(file[at])} of the index"
+            index = int(duplicates[0])
+            second = f"a row of data file number {int(file[index])} of the index"
             raise Invalid(
-                _DUPLICATE_KEY.format(name=self.name, first=self._describe(rows, at), second=second)
+                _DUPLICATE_KEY.format(name=self.name, first=self._describe_row(rows, index), second=second)
             )
 
-    def _describe(self, rows: Changes, at: int) -> str:
-        return f"row {int(rows.row[at])} of {self.foreign[int(rows.file[at])].path}"
+    def _describe_row(self, rows: EventBatch, index: int) -> str:
+        return f"row {int(rows.row[index])} of {self.foreign_files[int(rows.file[index])].path}"
+
+
+def to_indexed_file(file: LiveFile) -> IndexedFile:
+    """Return the entry of the root for a live file."""
+    return IndexedFile(path=file.path, rows=file.rows, live=file.rows - file.deleted)
 
 
 def apply_foreign_writes(
-    root: Root, difference: IndexDifference, shards: list[IndexedShard], written_at: int
+    root: Root, difference: IndexDifference, shards: list[IndexedShard], written_at_ms: int
 ) -> Root:
-    """Return the root that matches the table; raises `Corrupt` if the deleted rows differ between index and table."""
-    removed: dict[int, int] = {}
+    """Return the root that matches the table; raise `Corrupt` if the deleted rows differ between index and table."""
+    removed_rows: dict[int, int] = {}
     for shard in shards:
-        for ordinal, count in shard.removed.items():
-            removed[ordinal] = removed.get(ordinal, 0) + count
-    files = [_updated_file(at, file, difference, removed) for at, file in enumerate(root.files)]
-    files.extend(map(indexed_file, difference.added))
-    segments = [shard.segment.with_run(root.next_run, written_at) for shard in shards if shard.segment]
+        for ordinal, count in shard.removed_rows.items():
+            removed_rows[ordinal] = removed_rows.get(ordinal, 0) + count
+    files = [
+        _update_file(ordinal, file, difference, removed_rows.get(ordinal, 0))
+        for ordinal, file in enumerate(root.files)
+    ]
+    files.extend(map(to_indexed_file, difference.added))
+    segments = [shard.segment.with_run(root.next_run, written_at_ms) for shard in shards if shard.segment]
     return root.model_copy(
         update={
             "segments": (*segments, *root.segments),
@@ -252,18 +263,18 @@ def apply_foreign_writes(
     )
 
 
-def _updated_file(
-    at: int, file: IndexedFile, difference: IndexDifference, removed: Mapping[int, int]
+def _update_file(
+    ordinal: int, file: IndexedFile, difference: IndexDifference, removed_rows: int
 ) -> IndexedFile:
-    if at in difference.removed:
+    if ordinal in difference.removed:
         return file.model_copy(update={"live": 0, "removed": True})
-    if at not in difference.changed:
+    if ordinal not in difference.changed:
         return file
-    live = difference.changed[at].rows - difference.changed[at].deleted
-    if file.live - live != removed.get(at, 0):
+    live = difference.changed[ordinal].rows - difference.changed[ordinal].deleted
+    if file.live - live != removed_rows:
         raise Corrupt(
-            f"another writer deleted {file.live - live} rows, but the key index has {removed.get(at, 0)} of them; "
-            f"nothing was committed. To continue, {REBUILD}. The data file: {file.path}"
+            f"another writer deleted {file.live - live} rows, but the key index has {removed_rows} of them; "
+            f"nothing was committed. To continue, {REBUILD_ADVICE}. The data file: {file.path}"
         )
     return file.model_copy(update={"live": live})
 
@@ -279,8 +290,13 @@ def index_foreign_writes(
     difference = compare_files(root, live)
     if not difference:
         return mirror, ()
-    touched = {file.path: file for file in (*difference.added, *difference.changed.values()) if file.deleted}
-    deleted = {path: distinct(found) for path, found in deleted_positions(io, touched).items()}
+    files_with_deletes = {
+        file.path: file for file in (*difference.added, *difference.changed.values()) if file.deleted
+    }
+    deleted = {
+        path: distinct(positions)
+        for path, positions in read_deleted_positions(io, files_with_deletes).items()
+    }
     difference = count_distinct_deletes(root, difference, deleted)
     if not difference:
         return mirror, ()
@@ -288,15 +304,15 @@ def index_foreign_writes(
     work = ForeignWritesWork(
         name=name,
         io=io,
-        foreign=foreign_files(root, difference, deleted),
+        foreign_files=list_foreign_files(root, difference, deleted),
         key_ids=tuple(mirror.field_map[key_id] for key_id in shape.key_ids),
         shape=shape,
         index=SearchableIndex(io, root.segments, root.removed_ordinals | difference.removed),
         default_order=newest_order_in_index(root, shape.sequence.parts + 1),
         location=location,
     )
-    shards = engine.run(work) if work.foreign else []
-    reach("foreign-writes-indexed")
+    shards = engine.run(work) if work.foreign_files else []
+    crash_point("foreign-writes-indexed")
     counts = {
         "files_added": len(difference.added),
         "files_removed": len(difference.removed),
@@ -306,11 +322,8 @@ def index_foreign_writes(
         log.warning("foreign writes changed rows", table=name, **counts, advice=_ROWS_CHANGED_ADVICE)
     else:
         log.info("foreign writes indexed", table=name, **counts)
-    try:
+    with discard_on_error(io, [path for shard in shards for path in shard.paths]):
         root = apply_foreign_writes(root, difference, shards, int(time.time() * 1000))
-    except Corrupt:
-        discard(io, [path for shard in shards for path in shard.paths])
-        raise
     added = root.segments[: sum(1 for shard in shards if shard.segment)]
     return replace(mirror, root=root), added
 
@@ -320,18 +333,17 @@ def newest_order_in_index(root: Root, parts: int) -> tuple[int, ...]:
     return max((segment.greatest_order for segment in root.segments), default=(0,) * parts)
 
 
-def foreign_files(
+def list_foreign_files(
     root: Root, difference: IndexDifference, deleted: Mapping[str, NDArray[np.int64]]
 ) -> tuple[ForeignFile, ...]:
     """Return the files to read, each with the ordinal that it has in the next root."""
-    first = len(root.files)
-    nothing = np.empty(0, dtype=np.int64)
+    no_positions = np.empty(0, dtype=np.int64)
     added = [
-        ForeignFile(file.path, first + at, file.rows, deleted.get(file.path, nothing), added=True)
-        for at, file in enumerate(difference.added)
+        ForeignFile(file.path, ordinal, file.rows, deleted.get(file.path, no_positions), added=True)
+        for ordinal, file in enumerate(difference.added, len(root.files))
     ]
-    known = [
-        ForeignFile(file.path, ordinal, file.rows, deleted.get(file.path, nothing), added=False)
+    changed = [
+        ForeignFile(file.path, ordinal, file.rows, deleted.get(file.path, no_positions), added=False)
         for ordinal, file in difference.changed.items()
     ]
-    return (*added, *known)
+    return (*added, *changed)

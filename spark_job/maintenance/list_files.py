@@ -28,7 +28,7 @@ class StoredFile:
 
 
 def list_files(io: FileIO, location: str) -> Iterator[StoredFile]:
-    """List every file below a location, at any depth; none if the location does not exist."""
+    """Yield every file below a location, at any depth; none if the location does not exist."""
     location = location.rstrip("/")
     if isinstance(io, VendedIO):
         io = io.current()
@@ -47,37 +47,41 @@ def _list_pyarrow(io: PyArrowFileIO, location: str) -> Iterator[StoredFile]:
     for info in files:
         if info.type is FileType.File:
             modified = info.mtime.timestamp() if info.mtime is not None else None
-            yield StoredFile(_below(location, root, info.path), info.size or 0, modified)
+            yield StoredFile(_with_location(location, root, info.path), info.size or 0, modified)
 
 
 def _list_fsspec(io: Any, location: str) -> Iterator[StoredFile]:  # noqa: ANN401 (fsspec has no types)
-    scheme, _, rest = location.partition("://")
-    authority = rest.partition("/")[0].rpartition("@")[2] or None
-    fs = io.get_fs(scheme if rest else "file", authority)
+    scheme, _, path_with_host = location.partition("://")
+    authority = path_with_host.partition("/")[0].rpartition("@")[2] or None
+    fs = io.get_fs(scheme if path_with_host else "file", authority)
     root = str(fs._strip_protocol(location))
     try:
-        found: Mapping[str, Mapping[str, Any]] = fs.find(root, detail=True)
+        info_by_path: Mapping[str, Mapping[str, Any]] = fs.find(root, detail=True)
     except FileNotFoundError:
         return
-    for path, info in found.items():
+    for path, info in info_by_path.items():
         modified = next((info[name] for name in _MODIFIED if info.get(name) is not None), None)
-        yield StoredFile(_below(location, root, path), int(info.get("size") or 0), _seconds(modified))
+        yield StoredFile(
+            _with_location(location, root, path), int(info.get("size") or 0), _to_timestamp(modified)
+        )
 
 
-def _below(location: str, root: str, path: str) -> str:
+def _with_location(location: str, root: str, path: str) -> str:
+    """Return a listed path with the location instead of its root in the file system."""
     root, path = root.strip("/"), path.strip("/")
     if not path.startswith(f"{root}/"):
         raise Invalid(f"storage lists {path}, which is outside of the requested location: {location}")
     return f"{location}{path[len(root) :]}"
 
 
-def _seconds(modified: object) -> float | None:
+def _to_timestamp(modified: object) -> float | None:
+    """Return a time in seconds since 1970; None if it cannot be parsed."""
     match modified:
         case datetime():
             return (modified if modified.tzinfo else modified.replace(tzinfo=UTC)).timestamp()
         case str():
             try:
-                return _seconds(datetime.fromisoformat(modified))
+                return _to_timestamp(datetime.fromisoformat(modified))
             except ValueError:
                 return None
         case int() | float():

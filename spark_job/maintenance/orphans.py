@@ -14,15 +14,15 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from icemirror.errors import Corrupt, Transient
-from icemirror.processes.crash_points import reach
+from icemirror.processes.crash_points import crash_point
 from icemirror.result import OrphansResult
 from icemirror.telemetry.logs import get_log
-from spark_job.commit.owned_locations import METADATA_PATH, configured_locations, is_below
-from spark_job.iceberg.mirror import INDEX_ROOT
-from spark_job.iceberg.references import files_of_history, index_files, live_paths, manifests_by_snapshot
-from spark_job.iceberg.stage import SUFFIX, read_stage
-from spark_job.index.root import index_location
-from spark_job.maintenance.expire import require_own_files
+from spark_job.commit.expire.owned_locations import METADATA_PATH, configured_locations, is_below
+from spark_job.iceberg.property_names import PROPERTY_INDEX_ROOT
+from spark_job.iceberg.references import find_referenced_files, index_files, live_paths, manifests_by_snapshot
+from spark_job.iceberg.stage_file import STAGE_FILE_SUFFIX, read_stage_file
+from spark_job.index.location import index_location
+from spark_job.maintenance.expire import require_owned_files
 from spark_job.maintenance.list_files import StoredFile, list_files
 from spark_job.maintenance.shared_locations import METADATA_SUFFIXES, require_unshared_location
 from spark_job.storage.discard import discard
@@ -35,7 +35,7 @@ log = get_log(__name__)
 
 
 def clean_orphans(
-    load: Callable[[], Table],
+    load_table: Callable[[], Table],
     name: str,
     *,
     older_than_seconds: float,
@@ -44,39 +44,43 @@ def clean_orphans(
 ) -> OrphansResult:
     """Delete files older than the limit that no snapshot, metadata file or index root references.
 
-    Files are listed, and running rebuilds found, before the table is loaded again: what was committed
-    meanwhile counts as referenced.
+    Files are listed, and running rebuilds found, before the table is loaded again: what was committed meanwhile counts
+    as referenced.
     """
-    table = load()
-    require_own_files(table.metadata, name)
+    table = load_table()
+    require_owned_files(table.metadata, name)
     locations, unlisted = table_locations(table.metadata)
     table_index_location = index_location(table.metadata, configured_location)
     now = time.time() if dry_run else storage_time(table.io, table_index_location)
-    stored = [file for location in locations for file in list_files(table.io, location)]
-    indexes = list(list_files(table.io, table_index_location))
+    stored_files = [file for location in locations for file in list_files(table.io, location)]
+    stored_index_files = list(list_files(table.io, table_index_location))
     metadata_path = table.metadata.properties.get(METADATA_PATH, "").rstrip("/")
-    elsewhere = list(list_files(table.io, metadata_path)) if metadata_path in unlisted else []
-    reach("orphans-listed")
+    stored_metadata_files = list(list_files(table.io, metadata_path)) if metadata_path in unlisted else []
+    crash_point("orphans-listed")
     staged = staged_names(table.io, table_index_location, now - older_than_seconds)
-    fresh = load()
-    if fresh.metadata.table_uuid != table.metadata.table_uuid:
+    current = load_table()
+    if current.metadata.table_uuid != table.metadata.table_uuid:
         raise Transient(f"{name}: the table was recreated while its files were listed; nothing was deleted")
-    referenced = referenced_names(fresh)
-    unknown = [_unknown_metadata(files, referenced) for files in (stored, elsewhere)]
-    referenced.update(map(file_name, require_unshared_location(fresh.io, fresh.metadata, name, *unknown)))
-    if (index_file_names := index_names(fresh)) is None:
+    referenced = referenced_names(current)
+    unreferenced = [
+        _unreferenced_metadata(files, referenced) for files in (stored_files, stored_metadata_files)
+    ]
+    empty_table_metadata = require_unshared_location(current.io, current.metadata, name, *unreferenced)
+    referenced.update(map(file_name, empty_table_metadata))
+    if (index_file_names := index_names(current)) is None:
         unlisted = (*unlisted, table_index_location)
     else:
-        stored, referenced = stored + indexes, referenced | index_file_names
-    orphans, too_young = choose_orphans(stored, referenced | staged, now - older_than_seconds)
-    reach("delete-orphans")
+        stored_files += stored_index_files
+        referenced |= index_file_names
+    orphans, recent = choose_orphans(stored_files, referenced | staged, now - older_than_seconds)
+    crash_point("delete-orphans")
     discarded = discard(table.io, () if dry_run else [file.path for file in orphans])
-    reach("orphans-deleted")
+    crash_point("orphans-deleted")
     return OrphansResult(
         table=name,
         dry_run=dry_run,
-        listed=len(stored),
-        young=too_young,
+        listed=len(stored_files),
+        young=recent,
         files=len(orphans) if dry_run else discarded.deleted,
         bytes=sum(file.bytes for file in orphans),
         left=discarded.not_deleted,
@@ -103,7 +107,8 @@ def storage_time(io: FileIO, location: str) -> float:
     return min([time.time(), *(seconds for seconds in times if seconds is not None)])
 
 
-def _unknown_metadata(files: Iterable[StoredFile], referenced: set[str]) -> list[str]:
+def _unreferenced_metadata(files: Iterable[StoredFile], referenced: set[str]) -> list[str]:
+    """Return the paths of metadata files that the table does not reference."""
     return [
         file.path
         for file in files
@@ -115,13 +120,13 @@ def table_locations(metadata: TableMetadata) -> tuple[list[str], tuple[str, ...]
     """Return the locations of a table's files, and those that other tables may share, which are not listed."""
     location = metadata.location.rstrip("/")
     listed = [f"{location}/data", f"{location}/metadata"]
-    elsewhere: list[str] = []
+    unlisted: list[str] = []
     for configured in configured_locations(metadata):
         if not is_below(configured, location):
-            elsewhere.append(configured)
-        elif not any(configured == known or is_below(configured, known) for known in listed):
+            unlisted.append(configured)
+        elif not any(configured == parent or is_below(configured, parent) for parent in listed):
             listed.append(configured)
-    return listed, tuple(elsewhere)
+    return listed, tuple(unlisted)
 
 
 def referenced_names(table: Table) -> set[str]:
@@ -145,10 +150,10 @@ def referenced_names(table: Table) -> set[str]:
 def index_names(table: Table) -> set[str] | None:
     """Return the names of all files that the index references; None if a root cannot be read.
 
-    The table property counts too: it names the root of our last snapshot, which another engine may have expired.
+    The table property counts too: it contains the root of icemirror's last snapshot, which another engine may expire.
     """
     metadata = table.metadata
-    root = metadata.properties.get(INDEX_ROOT)
+    root = metadata.properties.get(PROPERTY_INDEX_ROOT)
     try:
         return {
             file_name(path) for path in index_files(table.io, metadata.snapshots, *([root] if root else []))
@@ -157,21 +162,23 @@ def index_names(table: Table) -> set[str] | None:
         return None
 
 
-def staged_names(io: FileIO, table_index_location: str, before: float) -> set[str]:
-    """Return the names of all files of running rebuilds: those whose last step is not older than `before`.
+def staged_names(io: FileIO, table_index_location: str, oldest_step: float) -> set[str]:
+    """Return the names of all files of running rebuilds: those whose last step is not older than `oldest_step`.
 
     A stage that disappears meanwhile was swapped in or replaced by the next one: then all stages are read again.
     """
     reason = ""
     for attempt in range(_MAX_STAGE_READS):
         sleep(min(attempt, 1))
-        stages = [file for file in list_files(io, table_index_location) if file.path.endswith(SUFFIX)]
+        stages = [
+            file for file in list_files(io, table_index_location) if file.path.endswith(STAGE_FILE_SUFFIX)
+        ]
         try:
             return {
                 file_name(path)
                 for file in stages
-                if file.modified_at is None or file.modified_at >= before
-                for path in files_of_history(io, read_stage(io, file.path)[1])
+                if file.modified_at is None or file.modified_at >= oldest_step
+                for path in find_referenced_files(io, read_stage_file(io, file.path)[1])
             }
         except (FileNotFoundError, ValidationError) as error:
             reason = type(error).__name__
@@ -182,16 +189,19 @@ def staged_names(io: FileIO, table_index_location: str, before: float) -> set[st
 
 
 def choose_orphans(
-    stored: Iterable[StoredFile], referenced: set[str], before: float
+    stored_files: Iterable[StoredFile], referenced: set[str], modified_before: float
 ) -> tuple[list[StoredFile], int]:
-    """Return the files to delete, and how many unreferenced files are too young; a file without a date is young.
+    """Return the files to delete, and how many unreferenced files are too recent; a file without a date is recent.
 
-    Only names are compared: Iceberg writers never reuse a name, and paths may differ in scheme, host or
-    slashes.
+    Only names are compared: Iceberg writers never reuse a name, and paths may differ in scheme, host or slashes.
     """
-    orphans = [file for file in stored if _is_iceberg(file.path) and file_name(file.path) not in referenced]
-    old = [file for file in orphans if file.modified_at is not None and file.modified_at < before]
-    return old, len(orphans) - len(old)
+    unreferenced = [
+        file for file in stored_files if _is_iceberg(file.path) and file_name(file.path) not in referenced
+    ]
+    orphans = [
+        file for file in unreferenced if file.modified_at is not None and file.modified_at < modified_before
+    ]
+    return orphans, len(unreferenced) - len(orphans)
 
 
 def file_name(path: str) -> str:

@@ -1,23 +1,26 @@
 """Repairs the key index of a mirror before a merge relies on it.
 
 segment missing or damaged          ─► rebuild_segments       from data files and changelog
-another writer committed            ─► index_foreign_writes   from the files it added and the rows it deleted
-either of them, table without a key ─► live rows are counted again, since such a table has no entries
+another engine committed            ─► index_foreign_writes   from the files it added and the rows it deleted
+either of them, table without a key ─► live rows are counted again: the index has no entries for such a table
 """
 
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spark_job.engine.engine import Engine
+from spark_job.iceberg.live_files import live_files
 from spark_job.iceberg.mirror import Mirror
+from spark_job.index.root import Root
 from spark_job.index.segment import SegmentInfo
-from spark_job.maintenance.foreign_files import count_live_rows
-from spark_job.maintenance.index_foreign_writes import index_foreign_writes
+from spark_job.maintenance.index_foreign_writes import index_foreign_writes, to_indexed_file
 from spark_job.maintenance.rebuild_segments import SegmentRebuilder
-from spark_job.plan.table_plan import TablePlan, merged_files
+from spark_job.plan.backlog import merged_files
+from spark_job.plan.table_plan import TablePlan
 from spark_job.storage.discard import discard_on_error
+from spark_job.write.read_deletes import recount_deleted_rows
 
 
 @dataclass(frozen=True)
@@ -51,3 +54,15 @@ def repair_index(
     with discard_on_error(mirror.table.io, [segment.path for segment in rebuilt]):
         mirror, indexed = index_foreign_writes(engine, mirror, shape, location)
     return RepairedIndex(mirror, (*rebuilt, *indexed))
+
+
+def count_live_rows(mirror: Mirror) -> Mirror:
+    """Return the mirror with a root that counts the rows of the head, also those of foreign writes."""
+    if mirror.head is None or (mirror.root is not None and not mirror.has_foreign_writes):
+        return mirror
+    io = mirror.table.io
+    live = recount_deleted_rows(io, live_files(io, mirror.head), None)
+    files = tuple(map(to_indexed_file, live.values()))
+    root = Root(snapshot_id=mirror.head.snapshot_id, epoch=mirror.epoch, segments=(), files=files)
+    next_run = mirror.root.next_run if mirror.root else root.next_run
+    return replace(mirror, root=root.model_copy(update={"next_run": next_run}))

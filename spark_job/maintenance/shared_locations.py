@@ -30,34 +30,38 @@ class _MetadataOwner:
 
 
 def require_unshared_location(
-    io: FileIO, metadata: TableMetadata, name: str, here: Sequence[str], elsewhere: Sequence[str]
+    io: FileIO,
+    metadata: TableMetadata,
+    name: str,
+    in_location: Sequence[str],
+    in_metadata_path: Sequence[str],
 ) -> set[str]:
-    """Refuse a location that another table uses: its files look like orphans.
+    """Return the metadata files of tables without a snapshot, which a lost attempt to create this table left behind.
 
-    `here`: unreferenced metadata files in this table's locations. `elsewhere`: those in a metadata location outside,
-    which count only if their table has the same location. Returns the metadata files of tables without a snapshot,
-    left by a lost attempt to create this table: such tables have no other files.
+    Such tables have no other files. Raise `Invalid` if another table uses the location: its files look like orphans.
+    `in_location`: unreferenced metadata files in this table's locations. `in_metadata_path`: those in a metadata path
+    outside of them, which count only if their table has the same location.
     """
     location = metadata.location.rstrip("/")
-    found = map_parallel(partial(_read_owner, io), [*here, *elsewhere], location)
-    others = [
+    owners = map_parallel(partial(_read_owner, io), [*in_location, *in_metadata_path], location)
+    other_tables = [
         owner
-        for owner in found
+        for owner in owners
         if owner
         and owner.table_uuid != str(metadata.table_uuid)
-        and (owner.path in here or owner.location.rstrip("/") == location)
+        and (owner.path in in_location or owner.location.rstrip("/") == location)
     ]
-    if used := [owner for owner in others if owner.has_snapshots]:
+    if used := [owner for owner in other_tables if owner.has_snapshots]:
         raise Invalid(
             f"{name}: another table ({used[0].table_uuid}) has files in the same location, such as a mirror that was "
             "renamed, or dropped without its files. Nothing was deleted, because that table would lose files. Once "
             f"it is no longer needed, delete its metadata files ({len(used)}, such as {used[0].path})."
         )
-    return {owner.path for owner in others}
+    return {owner.path for owner in other_tables}
 
 
 def _read_owner(io: FileIO, path: str) -> _MetadataOwner | None:
-    """Read the owner; None for a file that was deleted meanwhile, or is incomplete."""
+    """Return the owner of a metadata file; None for a file that was deleted meanwhile, or is incomplete."""
     try:
         with io.new_input(path).open(seekable=False) as stream:
             content = stream.read()

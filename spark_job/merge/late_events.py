@@ -15,30 +15,31 @@ import numpy as np
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
-from spark_job.changelog.changes import Changes
-from spark_job.changelog.history import ChangelogFile
-from spark_job.changelog.read_changes import read_changes
+from spark_job.changelog.added_files import ChangelogFile
+from spark_job.changelog.event_batch import EventBatch
+from spark_job.changelog.read_events import read_events
 from spark_job.changelog.shape import ChangelogShape
-from spark_job.index.keys import U64, Mask, floor_indices, isin_sorted
-from spark_job.index.orders import compare_orders, exceeds
+from spark_job.columns.arrays import U64, Mask
+from spark_job.index.keys import floor_indices, isin_sorted
+from spark_job.index.orders import compare_orders, is_greater
 from spark_job.merge.locate import ABSENT, LocatedKeys
 from spark_job.merge.shard_result import HistoryNeeded
 from spark_job.merge.slice_work import SliceWork
 
 
 def decide_late_events(
-    work: SliceWork, changes: Changes, orders: U64, located: LocatedKeys
+    work: SliceWork, changes: EventBatch, orders: U64, located: LocatedKeys
 ) -> LocatedKeys | HistoryNeeded:
-    """Decide late events by the changelog's history; return `HistoryNeeded` if the work lacks it."""
+    """Return `located` with late events decided by the changelog's history; `HistoryNeeded` if the work lacks it."""
     if work.is_replay:
         located, unresolved = find_replay_changes(orders, located, work.newest_expired_order)
     else:
-        unresolved = find_late_events(orders, located, work.newest_expired_order)
+        unresolved = find_possibly_late_events(orders, located, work.newest_expired_order)
     if not unresolved.any():
         return located
     if work.history is None:
-        why = "would change" if work.is_replay else "may have had tombstones that have expired"
-        return HistoryNeeded(f"{int(unresolved.sum())} keys {why}")
+        problem = "would change" if work.is_replay else "may have had tombstones that have expired"
+        return HistoryNeeded(f"{int(unresolved.sum())} keys {problem}")
     ranks = _ranks_in_history(work.files, work.history)[changes.file] if work.is_replay else None
     return resolve_late_events(
         work.changelog_io, work.history, work.shape, changes, orders, located, unresolved, ranks
@@ -46,28 +47,30 @@ def decide_late_events(
 
 
 def _ranks_in_history(files: Sequence[ChangelogFile], history: Sequence[ChangelogFile]) -> NDArray[np.int64]:
-    """Return the index of each file of a replay in the history."""
+    """Return the index of each file of a replay in the history; −1 if the history does not contain it."""
     ranks = {file.path: rank for rank, file in enumerate(history)}
     return np.array([ranks.get(file.path, -1) for file in files], dtype=np.int64)
 
 
-def find_late_events(orders: U64, located: LocatedKeys, newest_expired_order: tuple[int, ...] | None) -> Mask:
-    """Return the events whose key may have had a newer tombstone, now expired."""
+def find_possibly_late_events(
+    orders: U64, located: LocatedKeys, newest_expired_order: tuple[int, ...] | None
+) -> Mask:
+    """Return which events may be late: their key may have had a newer tombstone, which has expired."""
     if newest_expired_order is None:
         return np.zeros(len(orders), dtype=np.bool_)
-    absent: Mask = located.file == ABSENT
-    return absent & ~exceeds(orders, newest_expired_order)
+    is_absent: Mask = located.file == ABSENT
+    return is_absent & ~is_greater(orders, newest_expired_order)
 
 
 def find_replay_changes(
     orders: U64, located: LocatedKeys, newest_expired_order: tuple[int, ...] | None
 ) -> tuple[LocatedKeys, Mask]:
-    """Return the changes of a replay.
+    """Return the located keys, and which changes a replay would apply.
 
     A key whose tombstone may have expired is skipped: another writer may have deleted it.
     """
     order_comparison = np.where(
-        find_late_events(orders, located, newest_expired_order), np.int8(0), located.order_comparison
+        find_possibly_late_events(orders, located, newest_expired_order), np.int8(0), located.order_comparison
     )
     return replace(located, order_comparison=order_comparison), order_comparison > 0
 
@@ -76,28 +79,30 @@ def resolve_late_events(
     io: FileIO,
     history: Sequence[ChangelogFile],
     shape: ChangelogShape,
-    changes: Changes,
+    changes: EventBatch,
     orders: U64,
     located: LocatedKeys,
     unresolved: Mask,
     ranks: NDArray[np.int64] | None = None,
 ) -> LocatedKeys:
-    """Return `located` with unresolved events set to older where the changelog has a newer event of their key.
+    """Return `located` with unresolved changes set to older where the changelog has a newer event of their key.
 
-    `ranks`: for each event, the index of its file in the history; between equal orders the later file wins.
+    `ranks`: for each change, the index of its file in the history; between equal orders the later file wins.
     """
     indices = np.flatnonzero(unresolved)
-    event_ranks = np.full(len(indices), len(history)) if ranks is None else ranks[indices]
-    keys, event_orders = changes.keys.take(indices), orders[indices]
-    older = np.zeros(len(indices), dtype=np.bool_)
+    change_ranks = np.full(len(indices), len(history)) if ranks is None else ranks[indices]
+    keys, change_orders = changes.keys.take(indices), orders[indices]
+    is_older = np.zeros(len(indices), dtype=np.bool_)
     for ordinal, file in enumerate(history):
-        events = read_changes(io, file, ordinal, shape)
+        events = read_events(io, file, ordinal, shape)
         events = events.take(isin_sorted(events.keys, keys))
         if len(events):
-            at = floor_indices(keys, events.keys)
-            numbers = np.full(len(events), file.sequence_number, dtype=np.uint64)
-            compared = compare_orders(np.column_stack([events.sequence, numbers]), event_orders[at])
-            older[at[(compared > 0) | ((compared == 0) & (event_ranks[at] < ordinal))]] = True
-    decided = located.order_comparison.copy()
-    decided[indices[older]] = -1
-    return replace(located, order_comparison=decided)
+            key_index = floor_indices(keys, events.keys)
+            sequence_numbers = np.full(len(events), file.sequence_number, dtype=np.uint64)
+            history_orders = np.column_stack([events.sequence, sequence_numbers])
+            comparison = compare_orders(history_orders, change_orders[key_index])
+            is_newer = (comparison > 0) | ((comparison == 0) & (change_ranks[key_index] < ordinal))
+            is_older[key_index[is_newer]] = True
+    order_comparison = located.order_comparison.copy()
+    order_comparison[indices[is_older]] = -1
+    return replace(located, order_comparison=order_comparison)

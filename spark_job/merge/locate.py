@@ -1,4 +1,4 @@
-"""Locate: find the live row or the tombstone of each changed key, and decide the effect of each change."""
+"""Locate: find the live row or the tombstone of each changed key in the index."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
-from spark_job.changelog.changes import Changes
-from spark_job.changelog.shape import Operation
+from spark_job.columns.arrays import U64
 from spark_job.columns.distinct import distinct
-from spark_job.index.byte_ranges import segment_pool
-from spark_job.index.keys import U64, Keys, Mask
-from spark_job.index.lookup import FoundKeys, find_keys
+from spark_job.index.damaged_segment import DamagedSegment, reading_segment
+from spark_job.index.found_keys import FoundKeys
+from spark_job.index.keys import Keys
+from spark_job.index.lookup import find_keys
 from spark_job.index.orders import compare_orders, read_orders
-from spark_job.index.segment import TOMBSTONE, DamagedSegment, SegmentInfo, reading_segment
-from spark_job.storage.parallel import is_remote
+from spark_job.index.segment import TOMBSTONE, SegmentInfo
+from spark_job.storage.parallel import is_remote, segment_pool
 
 ABSENT = -2
 _PREFETCHED_LAYER_BYTES = 1 << 20
@@ -41,121 +41,114 @@ class LocatedKeys:
     order_comparison: NDArray[np.int8]
 
 
-@dataclass(frozen=True, slots=True)
-class EventEffects:
-    """Masks over the collapsed events: which write a row, write a tombstone, remove a row; and counts."""
-
-    writes: Mask
-    tombstones: Mask
-    removes: Mask
-    inserted: int
-    updated: int
-    deleted: int
-    stale: int
-    unchanged: int
-
-
 @dataclass(frozen=True)
 class SearchableIndex:
-    """The segments, newest first, and the ordinals of data files that are no longer in the table."""
+    """The segments of an index, newest first, and the ordinals of data files that are no longer in the table."""
 
     io: FileIO
     segments: tuple[SegmentInfo, ...] = ()
     removed_ordinals: frozenset[int] = frozenset()
 
-    def ordinals(self, layer: Layer, found: FoundKeys) -> NDArray[np.int32]:
-        """Return the data file of each found key; a row in a removed file counts as a tombstone."""
+    def ordinals(self, layer: Layer, hits: FoundKeys) -> NDArray[np.int32]:
+        """Return the ordinal of the data file of each hit; a row in a removed file counts as a tombstone."""
         sizes = np.array([len(segment.files) for segment in layer])
-        beyond = np.flatnonzero(found.file >= sizes[found.segment_index])
+        beyond = np.flatnonzero(hits.file >= sizes[hits.segment_index])
         if len(beyond):
-            path = layer[found.segment_index[beyond[0]]].path
+            path = layer[hits.segment_index[beyond[0]]].path
             raise DamagedSegment(path, f"an entry names a data file that the segment does not list: {path}")
         files = chain.from_iterable(segment.files for segment in layer)
-        of_root = np.array(
+        # A tombstone is file −1: the last element.
+        ordinals = np.array(
             [TOMBSTONE if ordinal in self.removed_ordinals else ordinal for ordinal in (*files, TOMBSTONE)],
             dtype=np.int32,
         )
-        begins = np.cumsum(sizes) - sizes
-        return of_root[np.where(found.file < 0, -1, begins[found.segment_index] + found.file)]
+        first_file = np.cumsum(sizes) - sizes  # of each segment, in `files`
+        return ordinals[np.where(hits.file < 0, -1, first_file[hits.segment_index] + hits.file)]
 
 
 def locate_keys(index: SearchableIndex, keys: Keys, orders: U64) -> LocatedKeys:
-    """Search the segments, newest first; the first that contains a key wins. Keys must be ascending."""
+    """Return the newest index entry of each key, and how the order of its event compares. Keys must be ascending."""
     file = np.full(len(keys), ABSENT, dtype=np.int32)
     pos = np.zeros(len(keys), dtype=np.int64)
     order_comparison = np.ones(len(keys), dtype=np.int8)
-    for layer, found in _search_layers(index, keys):
-        hits = found.key_index
-        file[hits] = index.ordinals(layer, found)
-        pos[hits] = found.pos
-        greatest = np.array([segment.greatest_order for segment in layer], dtype=np.uint64)
-        late = compare_orders(orders[hits], greatest[found.segment_index]) <= 0
+    for layer, hits in _search_layers(index, keys):
+        key_index = hits.key_index
+        file[key_index] = index.ordinals(layer, hits)
+        pos[key_index] = hits.pos
+        greatest_orders = np.array([segment.greatest_order for segment in layer], dtype=np.uint64)
+        # Above the greatest order of the segment, an event is newer without reading the entry's order.
+        late = compare_orders(orders[key_index], greatest_orders[hits.segment_index]) <= 0
         if late.any():
-            known = _read_orders(index.io, layer, found.take(late))
-            order_comparison[hits[late]] = compare_orders(orders[hits[late]], known)
+            late_keys, entry_orders = key_index[late], _read_orders(index.io, layer, hits.take(late))
+            order_comparison[late_keys] = compare_orders(orders[late_keys], entry_orders)
     return LocatedKeys(file, pos, order_comparison)
 
 
 @dataclass(frozen=True, slots=True)
-class KeyLookup:
-    """Per key: the ordinal of its data file (−1, −2 as in `LocatedKeys`), its position and its order."""
+class KeyEntries:
+    """The index entry of each key: data file (−1, −2 as in `LocatedKeys`), position and order."""
 
     file: NDArray[np.int32]
     pos: NDArray[np.int64]
     orders: U64
 
 
-def look_up_keys(index: SearchableIndex, keys: Keys, default_order: tuple[int, ...]) -> KeyLookup:
+def read_key_entries(index: SearchableIndex, keys: Keys, default_order: tuple[int, ...]) -> KeyEntries:
     """Return the entries of these keys, which must be ascending. Keys without one get the order `default_order`."""
     file = np.full(len(keys), ABSENT, dtype=np.int32)
     pos = np.zeros(len(keys), dtype=np.int64)
     orders = np.tile(np.array(default_order, dtype=np.uint64), (len(keys), 1))
-    for layer, found in _search_layers(index, keys):
-        file[found.key_index] = index.ordinals(layer, found)
-        pos[found.key_index] = found.pos
-        orders[found.key_index] = _read_orders(index.io, layer, found)
-    return KeyLookup(file, pos, orders)
+    for layer, hits in _search_layers(index, keys):
+        file[hits.key_index] = index.ordinals(layer, hits)
+        pos[hits.key_index] = hits.pos
+        orders[hits.key_index] = _read_orders(index.io, layer, hits)
+    return KeyEntries(file, pos, orders)
 
 
-def _read_orders(io: FileIO, layer: Layer, found: FoundKeys) -> U64:
-    orders = np.empty((len(found.key_index), len(layer[0].greatest_order)), dtype=np.uint64)
-    for segment_index in distinct(found.segment_index):
-        here, segment = found.segment_index == segment_index, layer[segment_index]
+def _read_orders(io: FileIO, layer: Layer, hits: FoundKeys) -> U64:
+    orders = np.empty((len(hits.key_index), len(layer[0].greatest_order)), dtype=np.uint64)
+    for segment_index in distinct(hits.segment_index):
+        in_segment, segment = hits.segment_index == segment_index, layer[segment_index]
         with reading_segment(segment.path):
-            orders[here] = read_orders(io, segment.path, segment.orders, found.entry[here], orders.shape[1])
+            orders[in_segment] = read_orders(
+                io, segment.path, segment.orders, hits.entry[in_segment], orders.shape[1]
+            )
     return orders
 
 
 def _search_layers(index: SearchableIndex, keys: Keys) -> Iterator[tuple[Layer, FoundKeys]]:
-    """Yield what each layer contains of the keys that no newer layer contains."""
+    """Yield each layer, newest first, with its hits for the keys that no newer layer contains."""
     unresolved = np.ones(len(keys), dtype=np.bool_)
     layers = list(_layers(index.segments))
     prefetched = _prefetch(index, layers, keys)
-    for number, layer in enumerate(layers):
-        if number in prefetched:
-            hits = prefetched[number].result()
-            found = hits.take(unresolved[hits.key_index])
+    for layer_index, layer in enumerate(layers):
+        if layer_index in prefetched:
+            hits = prefetched[layer_index].result()
+            hits = hits.take(unresolved[hits.key_index])
         else:
             indices = np.flatnonzero(unresolved)
             hits = find_keys(index.io, layer, keys.take(indices))
-            found = replace(hits, key_index=indices[hits.key_index])
-        if len(found.key_index):
-            yield layer, found
-            unresolved[found.key_index] = False
+            hits = replace(hits, key_index=indices[hits.key_index])
+        if len(hits.key_index):
+            yield layer, hits
+            unresolved[hits.key_index] = False
 
 
 def _prefetch(index: SearchableIndex, layers: list[Layer], keys: Keys) -> dict[int, Future[FoundKeys]]:
-    """Search the small layers on an object store for all keys concurrently, instead of one after the other."""
-    small = [
-        number
-        for number, layer in enumerate(layers)
+    """Return searches of the small layers on an object store, by layer, which run concurrently for all keys."""
+    small_layers = [
+        layer_index
+        for layer_index, layer in enumerate(layers)
         if sum(segment.bytes for segment in layer) <= _PREFETCHED_LAYER_BYTES and is_remote(layer[0].path)
     ]
-    return {number: segment_pool().submit(find_keys, index.io, layers[number], keys) for number in small}
+    return {
+        layer_index: segment_pool().submit(find_keys, index.io, layers[layer_index], keys)
+        for layer_index in small_layers
+    }
 
 
 def _layers(segments: tuple[SegmentInfo, ...]) -> Iterator[Layer]:
-    """Group segments of consecutive age with disjoint key ranges: their order does not matter."""
+    """Yield groups of segments of consecutive age with disjoint key ranges: their order does not matter."""
     layer: list[SegmentInfo] = []
     ranges: list[tuple[int, int]] = []
     for segment in segments:
@@ -169,27 +162,3 @@ def _layers(segments: tuple[SegmentInfo, ...]) -> Iterator[Layer]:
         ranges.insert(insert_at, (segment.first_key, segment.last_key))
     if layer:
         yield tuple(layer)
-
-
-def decide_effects(changes: Changes, located: LocatedKeys, *, is_replay: bool = False) -> EventEffects:
-    """Decide the effect of each change.
-
-    In a merge, a change whose order equals the entry's comes from a later file of the same snapshot, and wins. A replay
-    reads events a second time: only greater ones apply.
-    """
-    applies = located.order_comparison > 0 if is_replay else located.order_comparison >= 0
-    upsert = changes.operation == Operation.UPSERT
-    live = located.file >= 0
-    writes = applies & upsert
-    tombstones = applies & ~upsert
-    stale = located.order_comparison < 0
-    return EventEffects(
-        writes=writes,
-        tombstones=tombstones,
-        removes=applies & live,
-        inserted=int((writes & ~live).sum()),
-        updated=int((writes & live).sum()),
-        deleted=int((tombstones & live).sum()),
-        stale=int(stale.sum()),
-        unchanged=int((tombstones & ~live).sum() + (~applies & ~stale).sum()),
-    )

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import assert_never
 
 from icemirror.telemetry.logs import get_log
-from spark_job.changelog.truncations import cached_truncation, describe_truncation, find_truncation
-from spark_job.merge.shard_result import HistoryNeeded, Stopped, TruncationFound
+from spark_job.changelog.truncations import describe_truncation, find_truncation
+from spark_job.merge.shard_result import HistoryNeeded, StopReason, TruncationFound
 from spark_job.plan.attempt_findings import AttemptFindings
 from spark_job.plan.divergence import Diverged, DivergenceCause
-from spark_job.plan.plans import Executed, plan_next
+from spark_job.plan.plans import Executed, plan_diverged
 from spark_job.plan.slices import Slice
 from spark_job.plan.table_plan import TablePlan
 
@@ -18,21 +18,20 @@ log = get_log(__name__)
 
 
 def plan_after_stop(
-    table_plan: TablePlan, slice_: Slice, findings: AttemptFindings, stopped: Stopped
+    table_plan: TablePlan, slice_: Slice, findings: AttemptFindings, stop_reason: StopReason
 ) -> Executed | AttemptFindings:
     """Return findings for the next attempt, or another plan if the source was truncated."""
-    match stopped:
+    match stop_reason:
         case HistoryNeeded(reason=reason):
             log.info("changelog history needed, planning again", reason=reason)
             return replace(findings, needs_history=True)
         case TruncationFound(file=file, row=row):
             shape = table_plan.shape
-            if findings.scanned_for_truncation or cached_truncation(slice_.files, shape):
-                message = describe_truncation(shape, slice_.files[file].path, row)
-                return Executed(
-                    plan_next(Diverged(table_plan.settings, DivergenceCause.SOURCE_TRUNCATED, message))
-                )
-            # The scan is cached, so the next plan finds the truncation before it reads the slice.
-            find_truncation(table_plan.changelog.io, slice_.files, shape)
-            return replace(findings, scanned_for_truncation=True)
-    assert_never(stopped)
+            if findings.scanned_for_truncation or findings.find_truncation_in(slice_.files):
+                details = describe_truncation(shape, slice_.files[file].path, row)
+                diverged = Diverged(table_plan.settings, DivergenceCause.SOURCE_TRUNCATED, details)
+                return Executed(plan_diverged(diverged))
+            # The shard stopped at the first truncation that it read; the next plan needs the last one.
+            last = find_truncation(table_plan.changelog.io, slice_.files, shape)
+            return replace(findings, scanned_for_truncation=True, truncation=last)
+    assert_never(stop_reason)

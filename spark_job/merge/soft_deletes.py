@@ -13,19 +13,18 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.io import FileIO
 
-from spark_job.changelog.changes import OLD_KEY, Changes
+from spark_job.changelog.added_files import ChangelogFile
+from spark_job.changelog.event_batch import OLD_KEY_DELETE, EventBatch
 from spark_job.changelog.event_columns import read_event_columns
-from spark_job.changelog.history import ChangelogFile
-from spark_job.changelog.shape import ChangelogShape, Operation
+from spark_job.changelog.shape import ChangelogShape
 from spark_job.columns.field_map import FieldMap
 from spark_job.columns.parquet_columns import open_parquet
-from spark_job.columns.projection import field_id_of
-from spark_job.index.keys import Mask
-from spark_job.merge.locate import EventEffects
+from spark_job.columns.projection import read_field_id
+from spark_job.merge.effects import EventEffects
 
 
 def keep_deleted_rows(effects: EventEffects) -> EventEffects:
-    """Return the effects with a flagged row in place of each tombstone. Pure."""
+    """Return the effects with a flagged row in place of each tombstone."""
     return replace(
         effects,
         writes=effects.writes | effects.tombstones,
@@ -35,44 +34,39 @@ def keep_deleted_rows(effects: EventEffects) -> EventEffects:
     )
 
 
-def are_deletes(changes: Changes) -> Mask:
-    """Return which events are deletes."""
-    found: Mask = changes.operation == Operation.DELETE
-    return found
-
-
 def restore_old_keys(
     rows: pa.Table,
-    winners: Changes,
+    winners: EventBatch,
     io: FileIO,
     files: Sequence[ChangelogFile],
     shape: ChangelogShape,
     ids: FieldMap,
 ) -> pa.Table:
-    """Return the rows of these events, sorted by (file, row). An event with `OLD_KEY` gets the key it had before."""
-    rekeyed = np.flatnonzero(winners.has_move(OLD_KEY))
-    if not len(rekeyed):
+    """Return the rows of these events, sorted by (file, row), with the old key in those of `OLD_KEY_DELETE` events."""
+    indices = np.flatnonzero(winners.has_flag(OLD_KEY_DELETE))
+    if not len(indices):
         return rows
-    column_of_id = {field_id_of(field, ""): at for at, field in enumerate(rows.schema)}
-    old: list[list[pa.Array]] = [[] for _ in shape.key_ids]
-    for ordinal in np.unique(winners.file[rekeyed]):
+    column_indices = {read_field_id(field, ""): index for index, field in enumerate(rows.schema)}
+    old_keys: list[list[pa.Array]] = [[] for _ in shape.key_ids]
+    for ordinal in np.unique(winners.file[indices]):
         file = files[int(ordinal)]
-        here = winners.row[rekeyed][winners.file[rekeyed] == ordinal].astype(np.int64)
+        rows_in_file = winners.row[indices][winners.file[indices] == ordinal].astype(np.int64)
         with open_parquet(io, file.path, file.events) as parquet:
-            narrow = read_event_columns(parquet, file.path, shape, here)
-        for column, found in zip(old, narrow.old_keys, strict=True):
-            column.append(found)
-    taken = np.arange(rows.num_rows)
-    taken[rekeyed] = rows.num_rows + np.arange(len(rekeyed))
-    for key_id, found in zip(shape.key_ids, old, strict=True):
-        at = column_of_id[ids[key_id]]
-        field, column = rows.schema.field(at), rows.column(at)
-        typed = [_as_type(array, field.type) for array in found]
-        rows = rows.set_column(at, field, pa.chunked_array([*column.chunks, *typed]).take(pa.array(taken)))
+            event_columns = read_event_columns(parquet, file.path, shape, rows_in_file)
+        for arrays, array in zip(old_keys, event_columns.old_keys, strict=True):
+            arrays.append(array)
+    # Old keys are appended to the column, and then selected in place of the new ones.
+    selection = np.arange(rows.num_rows)
+    selection[indices] = rows.num_rows + np.arange(len(indices))
+    for key_id, arrays in zip(shape.key_ids, old_keys, strict=True):
+        column_index = column_indices[ids[key_id]]
+        field, column = rows.schema.field(column_index), rows.column(column_index)
+        chunks = [*column.chunks, *(_as_type(array, field.type) for array in arrays)]
+        rows = rows.set_column(column_index, field, pa.chunked_array(chunks).take(pa.array(selection)))
     return rows
 
 
-def _as_type(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    if isinstance(kind, pa.BaseExtensionType) and not isinstance(array.type, pa.BaseExtensionType):
-        return pa.ExtensionArray.from_storage(kind, array.cast(kind.storage_type))
-    return array if array.type == kind else array.cast(kind)
+def _as_type(array: pa.Array, column_type: pa.DataType) -> pa.Array:
+    if isinstance(column_type, pa.BaseExtensionType) and not isinstance(array.type, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(column_type, array.cast(column_type.storage_type))
+    return array if array.type == column_type else array.cast(column_type)

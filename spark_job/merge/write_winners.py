@@ -1,20 +1,17 @@
-"""Writes the rows of the winning events, and the index segment that says where they are."""
+"""Writes the rows of the winners: the changes that write a row."""
 
 from __future__ import annotations
-
-import uuid
 
 import numpy as np
 import pyarrow as pa
 from pyiceberg.manifest import DataFile
 
-from spark_job.changelog.changes import Changes
-from spark_job.changelog.memory_bounds import piece_bytes
+from spark_job.changelog.event_batch import EventBatch
+from spark_job.changelog.memory_bounds import max_row_bytes
 from spark_job.changelog.read_rows import RowsExceedMemory, read_rows
-from spark_job.index.keys import U64
-from spark_job.index.segment import TOMBSTONE, Entries, SegmentInfo
-from spark_job.index.write_segment import write_segment
-from spark_job.merge.locate import EventEffects, LocatedKeys
+from spark_job.columns.arrays import invert_permutation
+from spark_job.merge.effects import EventEffects
+from spark_job.merge.locate import LocatedKeys
 from spark_job.merge.metadata_columns import fill_metadata_columns
 from spark_job.merge.shard_result import HistoryNeeded
 from spark_job.merge.slice_work import SliceWork
@@ -26,23 +23,26 @@ from spark_job.write.row_lineage import read_row_ids, with_row_ids
 
 def write_winners(
     work: SliceWork,
-    events: Changes,
-    changes: Changes,
+    events: EventBatch,
+    changes: EventBatch,
     located: LocatedKeys,
     effects: EventEffects,
     paths: list[str],
 ) -> WrittenRows | HistoryNeeded:
-    """Write the rows of the changes that apply; add every file to `paths` before it is written.
+    """Write the rows of the changes that apply; return their locations, or `HistoryNeeded`.
 
-    `events`: all events of the shard, in which unchanged values are searched.
+    Adds every file to `paths` before it is written. `events`: all events of the shard, in which unchanged values are
+    searched.
     """
     if not effects.writes.any():
         return NOTHING_WRITTEN
-    row_ids = _row_ids(work, located, effects)
-    return write_rows_of(work, changes.take(effects.writes), paths, row_ids, _unchanged_values(work, events))
+    row_ids = _read_kept_row_ids(work, located, effects)
+    return write_event_rows(
+        work, changes.take(effects.writes), paths, row_ids, _unchanged_values(work, events)
+    )
 
 
-def _row_ids(work: SliceWork, located: LocatedKeys, effects: EventEffects) -> pa.Array | None:
+def _read_kept_row_ids(work: SliceWork, located: LocatedKeys, effects: EventEffects) -> pa.Array | None:
     """Return the row ids to keep; None if all rows are new, or have no ids."""
     if work.first_row_ids is None or not (effects.writes & effects.removes).any():
         return None
@@ -50,7 +50,7 @@ def _row_ids(work: SliceWork, located: LocatedKeys, effects: EventEffects) -> pa
     return read_row_ids(work.mirror_io, work.indexed_paths, work.first_row_ids, file, pos)
 
 
-def _unchanged_values(work: SliceWork, events: Changes) -> UnchangedValues | None:
+def _unchanged_values(work: SliceWork, events: EventBatch) -> UnchangedValues | None:
     """Return where to search for unchanged values; None if every event contains its whole row."""
     if not work.shape.keeps_values:
         return None
@@ -61,11 +61,11 @@ def _unchanged_values(work: SliceWork, events: Changes) -> UnchangedValues | Non
             work.shape,
             work.field_map,
             events,
-            piece_bytes(sum(file.bytes for file in work.files)),
+            max_row_bytes(sum(file.bytes for file in work.files)),
         ),
         work.mirror_io,
         work.index,
-        work.mirror_files,
+        work.indexed_files,
         work.metadata.schema(),
         work.history,
         work.newest_expired_order,
@@ -73,23 +73,23 @@ def _unchanged_values(work: SliceWork, events: Changes) -> UnchangedValues | Non
     )
 
 
-def write_rows_of(
+def write_event_rows(
     work: SliceWork,
-    winners: Changes,
+    winners: EventBatch,
     paths: list[str],
     row_ids: pa.Array | None = None,
     unchanged: UnchangedValues | None = None,
 ) -> WrittenRows | HistoryNeeded:
-    """Write the rows of the winners, ascending by key; in halves where they take too much memory."""
+    """Write the rows of the winners, ascending by key; in halves if they take too much memory."""
     try:
-        return _write_piece(work, winners, paths, row_ids, unchanged)
+        return _write_at_once(work, winners, paths, row_ids, unchanged)
     except RowsExceedMemory:
-        halves = work.spread.split_by_partition(winners.file, winners.row)
+        halves = work.partition_sampler.split_by_partition(winners.file, winners.row)
     files: tuple[DataFile, ...] = ()
     file, pos = np.empty(len(winners), np.int32), np.empty(len(winners), np.int64)
     for half in halves:
-        ids = None if row_ids is None else row_ids.take(pa.array(half))
-        written = write_rows_of(work, winners.take(half), paths, ids, unchanged)
+        half_row_ids = None if row_ids is None else row_ids.take(pa.array(half))
+        written = write_event_rows(work, winners.take(half), paths, half_row_ids, unchanged)
         if isinstance(written, HistoryNeeded):
             return written
         file[half], pos[half] = written.file + np.int32(len(files)), written.pos
@@ -97,19 +97,19 @@ def write_rows_of(
     return WrittenRows(files, file, pos)
 
 
-def _write_piece(
+def _write_at_once(
     work: SliceWork,
-    winners: Changes,
+    winners: EventBatch,
     paths: list[str],
     row_ids: pa.Array | None,
     unchanged: UnchangedValues | None,
 ) -> WrittenRows | HistoryNeeded:
-    """Read the winners' rows in file order, and write them ascending by key where keys have an order.
+    """Write the winners' rows, ascending by key if codes keep the order of keys; they are read in file order.
 
     Consecutive keys then get consecutive positions, which the index stores as runs, and row groups can be skipped.
     """
-    by_source = np.argsort(winners.positions)
-    in_file_order = winners.take(by_source)
+    file_order = np.argsort(winners.positions)
+    in_file_order = winners.take(file_order)
     rows = read_rows(
         work.changelog_io,
         work.files,
@@ -118,7 +118,7 @@ def _write_piece(
         work.field_map,
         work.metadata.schema(),
         work.shape.defaults,
-        piece_bytes(sum(file.bytes for file in work.files)),
+        max_row_bytes(sum(file.bytes for file in work.files)),
     )
     if unchanged is not None:
         filled = unchanged.fill(in_file_order, rows)
@@ -130,37 +130,11 @@ def _write_piece(
     if work.metadata_values is not None:
         rows = fill_metadata_columns(work.metadata_values, rows, in_file_order, work.key_sources, work.index)
     if row_ids is not None:
-        rows = with_row_ids(rows, row_ids.take(pa.array(by_source)))
-    original_order = np.empty_like(by_source)
-    original_order[by_source] = np.arange(len(by_source))
-    if not work.shape.codec.lossless:
+        rows = with_row_ids(rows, row_ids.take(pa.array(file_order)))
+    key_order = invert_permutation(file_order)
+    if not work.shape.key_codec.is_lossless:
         written = write_rows(work.mirror_io, work.metadata, rows, paths)
-        return WrittenRows(written.files, written.file[original_order], written.pos[original_order])
-    if not bool((by_source == np.arange(len(by_source))).all()):
-        rows = rows.take(pa.array(original_order))
+        return WrittenRows(written.files, written.file[key_order], written.pos[key_order])
+    if not bool((file_order == np.arange(len(file_order))).all()):
+        rows = rows.take(pa.array(key_order))
     return write_rows(work.mirror_io, work.metadata, rows, paths)
-
-
-def index_changes(
-    work: SliceWork,
-    changes: Changes,
-    orders: U64,
-    effects: EventEffects,
-    written: WrittenRows,
-    paths: list[str],
-) -> SegmentInfo | None:
-    """Write a segment with the new position or the tombstone of each changed key; None if no key changed."""
-    changed = effects.writes | effects.tombstones
-    if not changed.any():
-        return None
-    file = np.full(len(changes), TOMBSTONE, dtype=np.int32)
-    pos = np.zeros(len(changes), dtype=np.int64)
-    file[effects.writes] = written.file
-    pos[effects.writes] = written.pos
-    entries = Entries(changes.keys.take(changed), file[changed], pos[changed], orders[changed])
-    data_paths = [data_file.file_path for data_file in written.files]
-    path = f"{work.index_location}/{uuid.uuid4()}.segment.puffin"
-    paths.append(path)
-    return write_segment(
-        work.mirror_io, path, entries, work.shape.key_definition, data_paths, tuple(range(len(data_paths)))
-    )

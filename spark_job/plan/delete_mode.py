@@ -1,25 +1,25 @@
-"""Check a change of `delete_mode` for an existing mirror or stage."""
+"""Checks a change of `delete_mode` for an existing mirror or stage."""
 
 from __future__ import annotations
 
 from icemirror.errors import Invalid
 from icemirror.settings import TableSettings
-from spark_job.columns.added_columns import DELETED
+from spark_job.columns.added_columns import DELETED_FLAG
+from spark_job.iceberg.merged_schema import known_metadata_columns
 from spark_job.iceberg.mirror import Mirror
-from spark_job.plan.schema_evolution import known_metadata_columns
 
 
 def require_same_delete_mode(settings: TableSettings, mirror: Mirror | None) -> None:
     """Refuse hard deletes for a mirror that may have flagged rows: readers would see them as live rows."""
-    if (why := delete_mode_conflict(settings, mirror)) is not None:
-        raise Invalid(why)
+    if (conflict := delete_mode_conflict(settings, mirror)) is not None:
+        raise Invalid(conflict)
 
 
 def delete_mode_conflict(settings: TableSettings, mirror: Mirror | None) -> str | None:
     """Return why a mirror with soft deletes cannot continue with hard deletes; None if it can."""
     if settings.delete_mode == "soft" or mirror is None or not mirror.root or not mirror.root.live_rows:
         return None
-    if DELETED not in known_metadata_columns(mirror.table.metadata):
+    if DELETED_FLAG not in known_metadata_columns(mirror.table.metadata):
         return None
     return (
         f"{settings.name}: was merged with delete_mode: soft, so it has rows that are flagged as deleted; without the "
@@ -28,11 +28,11 @@ def delete_mode_conflict(settings: TableSettings, mirror: Mirror | None) -> str 
     )
 
 
-def lacks_soft_deletes(settings: TableSettings, mirror: Mirror) -> bool:
-    """Return whether a stage has deleted rows for good although the settings require soft deletes."""
+def has_hard_deletes(settings: TableSettings, mirror: Mirror) -> bool:
+    """Return whether a stage was built with hard deletes although the settings require soft ones."""
     return (
         settings.delete_mode == "soft"
         and mirror.root is not None
         and bool(mirror.root.segments)
-        and DELETED not in known_metadata_columns(mirror.table.metadata)
+        and DELETED_FLAG not in known_metadata_columns(mirror.table.metadata)
     )

@@ -1,4 +1,4 @@
-"""A mirror that cannot continue from its cursor, and what to do by its settings."""
+"""A mirror that cannot continue from its cursor, and what its settings require then."""
 
 from __future__ import annotations
 
@@ -12,34 +12,35 @@ from icemirror.settings import TableSettings
 class DivergenceCause(StrEnum):
     """Why the mirror cannot continue from its cursor."""
 
-    CHANGELOG_RECREATED = (
-        "changelog-recreated"  # another table of the same name: how TRUNCATE and re-sync arrive
-    )
-    CURSOR_EXPIRED = "cursor-expired"  # the changelog's history does not reach back to the cursor
-    SOURCE_TRUNCATED = "source-truncated"  # an event reports a truncation of the source
+    # Another table of the same name: some writers recreate the changelog for TRUNCATE and re-sync.
+    CHANGELOG_RECREATED = "changelog-recreated"
+    # The changelog's history does not reach back to the cursor.
+    CURSOR_EXPIRED = "cursor-expired"
+    # An event reports a truncation of the source.
+    SOURCE_TRUNCATED = "source-truncated"
 
 
 @dataclass(frozen=True)
 class Diverged:
-    """A mirror that needs a rebuild to match its changelog."""
+    """A mirror that needs a rebuild to match its changelog. `details`: `message`, with a placeholder for the table."""
 
     table: TableSettings
     cause: DivergenceCause
-    message: str
+    details: str
 
     @property
     def rebuild_allowed(self) -> bool:
-        """Whether the policy of the table is to rebuild it without a request."""
+        """Return whether the policy of the table is to rebuild it without a request."""
         if self.cause is DivergenceCause.CURSOR_EXPIRED:
             return self.table.on_expired_cursor == "rebuild"
         return self.table.on_truncate == "rebuild"
 
     @property
-    def reason(self) -> str:
-        """What happened and what to do, with the commands ready to copy."""
-        return with_table_name(self.message, self.table.name)
+    def message(self) -> str:
+        """What happened and what to do, with the table's name in the commands."""
+        return with_table_name(self.details, self.table.name)
 
     @property
     def error(self) -> Invalid:
         """The error of a table whose policy is to stop."""
-        return Invalid(self.reason)
+        return Invalid(self.message)

@@ -1,4 +1,4 @@
-"""Loads a mirror and its changelog, and plans what lies between them."""
+"""Loads a mirror and its changelog, and plans the slices between them."""
 
 from __future__ import annotations
 
@@ -6,20 +6,17 @@ from dataclasses import dataclass
 
 from pyiceberg.table import Table
 
-from icemirror.result import PlanResult
 from icemirror.settings import Settings, TableSettings
-from spark_job.iceberg.catalogs import Catalogs
-from spark_job.iceberg.create import check_definition
+from spark_job.iceberg.catalogs import Catalogs, ChangelogDropped, ChangelogNotFound
 from spark_job.iceberg.mirror import Mirror, read_mirror
-from spark_job.iceberg.missing_changelog import ChangelogDropped, ChangelogNotFound
 from spark_job.iceberg.supported_types import require_supported_transforms, require_supported_types
+from spark_job.plan.apply_truncation import require_truncation_in_changelog
+from spark_job.plan.backlog import find_recreated, plan_backlog
 from spark_job.plan.divergence import Diverged
 from spark_job.plan.key_change import require_same_key
-from spark_job.plan.row_columns import row_shape
-from spark_job.plan.schema_evolution import is_merged_from, with_field_map
+from spark_job.plan.row_columns import is_merged_from, row_shape, with_field_map
 from spark_job.plan.slices import SliceLimits
-from spark_job.plan.table_plan import TablePlan, find_recreated, plan_backlog
-from spark_job.plan.truncation import require_followed_truncation
+from spark_job.plan.table_plan import TablePlan
 from spark_job.storage.translate_errors import translate_table_errors
 
 # Keeps the events of a slice, without their rows, within the memory of one worker.
@@ -42,22 +39,27 @@ class Planner:
         )
 
     def plan_table(self, table: TableSettings) -> TablePlan | Diverged:
-        """Load the mirror, then the changelog's head: so an empty plan proves that the mirror is current."""
-        loaded = self.catalogs.load_mirror(table)
+        """Return the plan of a table.
+
+        Loads the mirror before the changelog's head: if the plan is empty, the mirror is current.
+        """
+        mirror_table = self.catalogs.load_mirror(table)
         with translate_table_errors(table.name):
-            return self.plan_from(table, read_mirror(loaded, table.name) if loaded else None)
+            return self.plan_for_mirror(
+                table, read_mirror(mirror_table, table.name) if mirror_table else None
+            )
 
     def require_plan(self, table: TableSettings) -> TablePlan:
         """Return the plan of a table; raise if it diverged from its changelog."""
-        found = self.plan_table(table)
-        if isinstance(found, Diverged):
-            raise found.error
-        return found
+        table_plan = self.plan_table(table)
+        if isinstance(table_plan, Diverged):
+            raise table_plan.error
+        return table_plan
 
-    def plan_from(self, table: TableSettings, mirror: Mirror | None) -> TablePlan | Diverged:
-        """Plan what lies between a mirror, as it was read, and its changelog's head, which is loaded now."""
+    def plan_for_mirror(self, table: TableSettings, mirror: Mirror | None) -> TablePlan | Diverged:
+        """Return the plan of a table whose mirror is already loaded."""
         changelog = self.load_changelog(table, mirror)
-        # First: report a recreated changelog before its missing columns.
+        # Before the columns: they may be missing in a recreated changelog.
         if (recreated := find_recreated(table, changelog, mirror)) is not None:
             return recreated
         shape = row_shape(table, changelog, mirror)
@@ -71,35 +73,15 @@ class Planner:
         backlog = plan_backlog(table, changelog, mirror, self.limits)
         if isinstance(backlog, Diverged):
             return backlog
-        planned = TablePlan(table, changelog, shape, mirror, *backlog)
-        require_followed_truncation(planned)
-        return planned
+        table_plan = TablePlan(table, changelog, shape, mirror, backlog.slices, backlog.snapshot_ids)
+        require_truncation_in_changelog(table_plan)
+        return table_plan
 
     def load_changelog(self, table: TableSettings, mirror: Mirror | None) -> Table:
-        """Load the changelog. Raise `ChangelogDropped` if it was merged before: its writer may recreate it."""
+        """Return the changelog. Raise `ChangelogDropped` if it was merged before: its writer may recreate it."""
         try:
             return self.catalogs.load_changelog(table)
         except ChangelogNotFound as error:
             if mirror is None or mirror.cursor is None or table.on_truncate == "stop":
                 raise
             raise ChangelogDropped(*error.args) from error
-
-
-def describe_plan(planned: TablePlan) -> PlanResult:
-    """Return what merging a table up to its head would do, as `icemirror plan` prints it."""
-    table, mirror, waits = planned.settings, planned.mirror, bool(planned.slices)
-    if mirror is None or mirror.head is None:
-        check_definition(table, planned.new_schema[0])
-    return PlanResult(
-        table=table.name,
-        snapshots=len(planned.lineage),
-        files=sum(len(slice_.files) for slice_ in planned.slices),
-        bytes=sum(slice_.bytes for slice_ in planned.slices),
-        events=sum(slice_.events for slice_ in planned.slices),
-        slices=len(planned.slices),
-        schema_changes=planned.schema_changes,
-        refused=planned.refused,
-        creates_mirror=mirror is None and waits,
-        fills_mirror=mirror is not None and mirror.head is None and not planned.staged and waits,
-        rebuilds_mirror=planned.staged,
-    )

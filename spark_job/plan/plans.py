@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from icemirror.errors import IcemirrorError
-from icemirror.result import Merged
+from icemirror.step_results import Merged
+from spark_job.plan.apply_truncation import apply_truncation
+from spark_job.plan.attempt_findings import NO_FINDINGS, AttemptFindings
 from spark_job.plan.divergence import Diverged, DivergenceCause
 from spark_job.plan.slices import Slice
 from spark_job.plan.table_plan import TablePlan
-from spark_job.plan.truncation import follow_truncation
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Rebuild:
 
 @dataclass(frozen=True)
 class UpToDate:
-    """Merge nothing: the mirror holds everything up to the changelog's head."""
+    """Merge nothing: the mirror contains everything up to the changelog's head."""
 
     table_plan: TablePlan
 
@@ -63,16 +64,22 @@ class Executed:
     merged: Merged | None = None
 
 
-def plan_next(found: TablePlan | Diverged) -> Plan:
-    """Return the merge of a table's next slice, or what its policy requires."""
-    if isinstance(found, Diverged):
-        return (
-            Rebuild(found.cause, found.reason) if found.rebuild_allowed else Blocked(found.error, found.cause)
-        )
-    if not found.slices:
-        return UpToDate(found)
-    followed = follow_truncation(found, found.slices[0])
-    return plan_next(followed) if isinstance(followed, Diverged) else Merge(*followed)
+def plan_next(table_plan: TablePlan | Diverged, findings: AttemptFindings = NO_FINDINGS) -> Plan:
+    """Return the merge of a table's next slice, or what its policy requires. `findings`: of earlier attempts."""
+    if isinstance(table_plan, Diverged):
+        return plan_diverged(table_plan)
+    if not table_plan.slices:
+        return UpToDate(table_plan)
+    slice_ = table_plan.slices[0]
+    merge = apply_truncation(table_plan, slice_, findings.find_truncation_in(slice_.files))
+    return plan_diverged(merge) if isinstance(merge, Diverged) else Merge(*merge)
+
+
+def plan_diverged(diverged: Diverged) -> Rebuild | Blocked:
+    """Return what the policy of a table requires if its mirror diverged."""
+    if diverged.rebuild_allowed:
+        return Rebuild(diverged.cause, diverged.message)
+    return Blocked(diverged.error, diverged.cause)
 
 
 def plan_repair(table_plan: TablePlan) -> Plan:

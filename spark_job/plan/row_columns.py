@@ -1,8 +1,7 @@
-"""Which columns of a changelog a mirror has, and their names: the settings `columns` and `name_case`."""
+"""Chooses the columns of a changelog that its mirror has, and their names: the settings `columns` and `name_case`."""
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -15,26 +14,29 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 
 from icemirror.errors import Invalid
 from icemirror.settings import TableSettings
+from spark_job.changelog.cdc_columns import unknown_column
 from spark_job.changelog.resolve_shape import resolve_shape
 from spark_job.changelog.shape import ChangelogShape
-from spark_job.iceberg.merged_schema import MergedSchema, read_merged_schema
-from spark_job.iceberg.mirror import SOURCE, Mirror
+from spark_job.iceberg.merged_schema import MergedSchema, known_metadata_columns, read_merged_schema
+from spark_job.iceberg.mirror import Mirror
+from spark_job.iceberg.property_names import PROPERTY_SOURCE
+from spark_job.plan.match_names import match_by_name_and_type
 
 
 def row_shape(settings: TableSettings, changelog: Table, mirror: Mirror | None) -> ChangelogShape:
-    """Return the shape of a changelog with only the row columns of its mirror, and the truncation that it followed."""
+    """Return the shape of a changelog with only the row columns of its mirror, and the applied truncation."""
     metadata = changelog.metadata
     shape = resolve_shape(settings, changelog.schema(), metadata.last_column_id)
     merged_schema = merged_schema_for(mirror.table if mirror else None, metadata)
-    named = frozenset(chain(*named_columns(settings, metadata, merged_schema).values()))
+    named_ids = frozenset(chain(*named_columns(settings, metadata, merged_schema).values()))
     all_ids = frozenset(field.field_id for field in changelog.schema().fields)
     source = mirror.cursor.source if mirror and mirror.cursor else None
-    same = source is not None and source.uuid == str(metadata.table_uuid)
+    merged_this_changelog = source is not None and source.uuid == str(metadata.table_uuid)
     return replace(
         shape,
-        row_ids=_included(settings, changelog.schema(), shape, named),
-        excluded_ids=named if settings.columns.include is None else all_ids - named,
-        followed_truncation=source.truncated if source and same else None,
+        row_ids=_select_row_ids(settings, changelog.schema(), shape, named_ids),
+        excluded_ids=named_ids if settings.columns.include is None else all_ids - named_ids,
+        applied_truncation=source.truncated if source and merged_this_changelog else None,
     )
 
 
@@ -47,7 +49,12 @@ def merged_schema_for(mirror: Table | None, changelog: TableMetadata) -> MergedS
 
 def follows_changelog(mirror: Table, changelog: TableMetadata) -> bool:
     """Return whether the mirror's field map belongs to this changelog."""
-    return mirror.metadata.properties.get(SOURCE, "").endswith(str(changelog.table_uuid))
+    return mirror.metadata.properties.get(PROPERTY_SOURCE, "").endswith(str(changelog.table_uuid))
+
+
+def is_merged_from(mirror: Mirror, changelog: Table) -> bool:
+    """Return whether the mirror is empty or was merged from this changelog, not from an earlier one."""
+    return mirror.cursor is None or mirror.cursor.source.uuid == str(changelog.metadata.table_uuid)
 
 
 def named_columns(
@@ -55,48 +62,44 @@ def named_columns(
 ) -> dict[str, tuple[int, ...]]:
     """Return the field ids of the columns that the setting `columns` names.
 
-    A name means the column that had it when it was first used, even if it was renamed, and the column that has it now.
+    A name selects the column that has it now, and the column that had it when the setting was first applied.
     """
-    known = merged_schema.named if merged_schema else {}
-    named: dict[str, tuple[int, ...]] = {}
+    previous_ids = merged_schema.named if merged_schema else {}
+    ids_by_name: dict[str, tuple[int, ...]] = {}
     for name in (*(settings.columns.include or ()), *settings.columns.exclude):
-        current = _id_of(changelog.schema(), name)
-        ids = {*known.get(name, ()), *(() if current is None else (current,))}
-        named[name] = tuple(sorted(ids)) or (_formerly_named(settings, changelog, name),)
-    return named
+        current_id = _find_field_id(changelog.schema(), name)
+        ids = {*previous_ids.get(name, ()), *(() if current_id is None else (current_id,))}
+        ids_by_name[name] = tuple(sorted(ids)) or (_find_former_id(settings, changelog, name),)
+    return ids_by_name
 
 
-def _id_of(schema: Schema, name: str) -> int | None:
+def _find_field_id(schema: Schema, name: str) -> int | None:
     return next((field.field_id for field in schema.fields if field.name == name), None)
 
 
-def _formerly_named(settings: TableSettings, changelog: TableMetadata, name: str) -> int:
-    """Return the column that had this name before; refuse an unknown name: a typo would expose values."""
+def _find_former_id(settings: TableSettings, changelog: TableMetadata, name: str) -> int:
+    """Return the id of the column that had this name last; refuse an unknown name: a typo would expose values."""
     for schema in sorted(changelog.schemas, key=lambda schema: schema.schema_id, reverse=True):
-        found = _id_of(schema, name)
-        if found is not None:
-            return found
-    names = [field.name for field in changelog.schema().fields]
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"its columns are {', '.join(names[:20])}."
-    raise Invalid(
-        f"{settings.name}: columns names {name}, but the changelog {settings.changelog_id} has no column {name}; "
-        f"{hint} Correct columns."
-    )
+        field_id = _find_field_id(schema, name)
+        if field_id is not None:
+            return field_id
+    raise unknown_column(settings, changelog.schema(), name, "columns")
 
 
-def _included(
-    settings: TableSettings, schema: Schema, shape: ChangelogShape, named: frozenset[int]
+def _select_row_ids(
+    settings: TableSettings, schema: Schema, shape: ChangelogShape, named_ids: frozenset[int]
 ) -> tuple[int, ...]:
     if settings.columns.include is not None:
-        return tuple(column for column in shape.row_ids if column in named or column in shape.key_ids)
+        return tuple(
+            field_id for field_id in shape.row_ids if field_id in named_ids or field_id in shape.key_ids
+        )
     for field in schema.fields:
-        if field.field_id in named and field.field_id in shape.key_ids:
+        if field.field_id in named_ids and field.field_id in shape.key_ids:
             raise Invalid(
                 f"{settings.name}: column {field.name} is part of the key and cannot be excluded from the mirror "
                 "(columns: exclude)"
             )
-    return tuple(column for column in shape.row_ids if column not in named)
+    return tuple(field_id for field_id in shape.row_ids if field_id not in named_ids)
 
 
 def row_schema(settings: TableSettings, changelog: Schema, row_ids: Sequence[int]) -> Schema:
@@ -104,8 +107,8 @@ def row_schema(settings: TableSettings, changelog: Schema, row_ids: Sequence[int
     fields = [field for field in changelog.fields if field.field_id in row_ids]
     if settings.name_case != "lower":
         return Schema(*fields)
-    lowered = [_lower(field) for field in fields]
-    clashes = list(_clashes("", lowered, fields))
+    lowered = [_lower_field(field) for field in fields]
+    clashes = list(_describe_equal_names("", lowered, fields))
     if clashes:
         raise Invalid(
             f"{settings.changelog_id}: {'; '.join(clashes)} (name_case of {settings.name} is lower). Rename one, or "
@@ -114,43 +117,62 @@ def row_schema(settings: TableSettings, changelog: Schema, row_ids: Sequence[int
     return Schema(*lowered)
 
 
-def _lower(field: NestedField) -> NestedField:
-    update = {"name": field.name.lower(), "field_type": _lowered(field.field_type)}
+def with_field_map(
+    settings: TableSettings, changelog: Table, shape: ChangelogShape, mirror: Mirror
+) -> Mirror:
+    """Return the mirror with a field map for this changelog: a recreated one has other field ids."""
+    if follows_changelog(mirror.table, changelog.metadata):
+        return mirror
+    row = row_schema(settings, changelog.schema(), shape.row_ids)
+    metadata_columns = known_metadata_columns(mirror.table.metadata).values()
+    columns = Schema(
+        *(field for field in mirror.table.schema().fields if field.field_id not in metadata_columns)
+    )
+    return replace(mirror, field_map=match_by_name_and_type(row, columns))
+
+
+def _lower_field(field: NestedField) -> NestedField:
+    update = {"name": field.name.lower(), "field_type": _lower_type(field.field_type)}
     return field.model_copy(update=update)
 
 
-def _lowered(kind: IcebergType) -> IcebergType:
-    match kind:
+def _lower_type(field_type: IcebergType) -> IcebergType:
+    match field_type:
         case StructType():
-            return StructType(*(_lower(field) for field in kind.fields))
+            return StructType(*(_lower_field(field) for field in field_type.fields))
         case ListType():
-            return ListType(kind.element_id, _lowered(kind.element_type), kind.element_required)
+            return ListType(
+                field_type.element_id, _lower_type(field_type.element_type), field_type.element_required
+            )
         case MapType():
-            key, value = _lowered(kind.key_type), _lowered(kind.value_type)
-            return MapType(kind.key_id, key, kind.value_id, value, kind.value_required)
+            key, value = _lower_type(field_type.key_type), _lower_type(field_type.value_type)
+            return MapType(field_type.key_id, key, field_type.value_id, value, field_type.value_required)
         case _:
-            return kind
+            return field_type
 
 
-def _clashes(within: str, lowered: Sequence[NestedField], fields: Sequence[NestedField]) -> Iterator[str]:
+def _describe_equal_names(
+    parent: str, lowered: Sequence[NestedField], fields: Sequence[NestedField]
+) -> Iterator[str]:
+    suffix = f" in {parent}" if parent else ""
     counts = Counter(field.name for field in lowered)
     for name, count in counts.items():
         if count > 1:
-            clashing = [field.name for field in fields if field.name.lower() == name]
-            yield f"columns {' and '.join(clashing)}{within} would have the same name"
+            equal_names = [field.name for field in fields if field.name.lower() == name]
+            yield f"columns {' and '.join(equal_names)}{suffix} would have the same name"
     for field in fields:
         for struct in _nested_structs(field.field_type):
-            nested = [_lower(child) for child in struct.fields]
-            yield from _clashes(f" in {field.name}", nested, struct.fields)
+            lowered_children = [_lower_field(child) for child in struct.fields]
+            yield from _describe_equal_names(field.name, lowered_children, struct.fields)
 
 
-def _nested_structs(kind: IcebergType) -> Iterator[StructType]:
+def _nested_structs(field_type: IcebergType) -> Iterator[StructType]:
     """Yield the outermost structs inside a type."""
-    match kind:
+    match field_type:
         case StructType():
-            yield kind
+            yield field_type
         case ListType():
-            yield from _nested_structs(kind.element_type)
+            yield from _nested_structs(field_type.element_type)
         case MapType():
-            yield from _nested_structs(kind.key_type)
-            yield from _nested_structs(kind.value_type)
+            yield from _nested_structs(field_type.key_type)
+            yield from _nested_structs(field_type.value_type)

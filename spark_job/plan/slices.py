@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 from icemirror.tables.cursor import Cursor, CursorSource, Truncation
-from spark_job.changelog.history import ChangelogFile
+from spark_job.changelog.added_files import ChangelogFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class ChangelogSnapshot:
 
     @property
     def files_done(self) -> int | None:
-        """`files_done` of a cursor after it: all files, for an expired commit before the snapshot's own."""
+        """`files_done` of the cursor after this commit: None after a whole snapshot, else the number of its files."""
         return len(self.files) if self.is_expired_commit else None
 
 
@@ -56,24 +56,24 @@ class SliceLimits:
 
 def split_commits(snapshot: ChangelogSnapshot) -> list[ChangelogSnapshot]:
     """Split a snapshot whose ancestors expired into the commits that its files came from."""
-    added = tuple(file for file in snapshot.files if file.sequence_number == snapshot.sequence_number)
-    commits = groupby(snapshot.files[: len(snapshot.files) - len(added)], lambda file: file.sequence_number)
-    before = [
-        ChangelogSnapshot(snapshot.snapshot_id, number, tuple(files), is_expired_commit=True)
-        for number, files in commits
+    own_files = tuple(file for file in snapshot.files if file.sequence_number == snapshot.sequence_number)
+    expired_files = snapshot.files[: len(snapshot.files) - len(own_files)]
+    expired_commits = [
+        ChangelogSnapshot(snapshot.snapshot_id, sequence_number, tuple(files), is_expired_commit=True)
+        for sequence_number, files in groupby(expired_files, lambda file: file.sequence_number)
     ]
-    return [*before, replace(snapshot, files=added)]
+    return [*expired_commits, replace(snapshot, files=own_files)]
 
 
 def cut_files(files: Sequence[ChangelogFile], limits: SliceLimits) -> list[tuple[ChangelogFile, ...]]:
-    """Group files into slices."""
+    """Group files so that each group is within the limits."""
     groups: list[list[ChangelogFile]] = []
-    events = size = 0
+    group_events = group_bytes = 0
     for file in files:
-        events, size = events + file.events, size + file.bytes
-        if not groups or events > limits.events or size > limits.bytes:
+        group_events, group_bytes = group_events + file.events, group_bytes + file.bytes
+        if not groups or group_events > limits.events or group_bytes > limits.bytes:
             groups.append([])
-            events, size = file.events, file.bytes
+            group_events, group_bytes = file.events, file.bytes
         groups[-1].append(file)
     return [tuple(group) for group in groups]
 
@@ -81,43 +81,38 @@ def cut_files(files: Sequence[ChangelogFile], limits: SliceLimits) -> list[tuple
 def plan_slices(
     uuid: str,
     snapshots: Sequence[ChangelogSnapshot],
-    done: Mapping[int, int],
+    files_done: int,
     limits: SliceLimits,
     truncated: Truncation | None = None,
 ) -> list[Slice]:
-    """Cut snapshots into slices; `done`: how many files of the first one are merged already.
+    """Cut the snapshots of the changelog `uuid` into slices.
 
-    `truncated`: the last truncation that the mirror followed.
+    `files_done`: how many files of the first snapshot are merged. `truncated`: the last applied truncation.
     """
+    if not snapshots:
+        return []
+    unmerged = [
+        (snapshot_index, file_index)
+        for snapshot_index, snapshot in enumerate(snapshots)
+        for file_index in range(0 if snapshot_index else files_done, len(snapshot.files))
+    ]
+    files = [snapshots[snapshot_index].files[file_index] for snapshot_index, file_index in unmerged]
     slices: list[Slice] = []
-    files: list[ChangelogFile] = []
-    events = size = 0
-
-    def close(snapshot: ChangelogSnapshot, files_done: int | None) -> None:
-        nonlocal files, events, size
+    next_file = 0
+    for group in cut_files(files, limits) or [()]:
+        next_file += len(group)
+        if next_file == len(files):
+            snapshot_index, file_index = len(snapshots), 0
+        else:
+            snapshot_index, file_index = unmerged[next_file]
+        # The cursor is before the next file: after a whole snapshot, or inside of one.
+        snapshot = snapshots[snapshot_index if file_index else snapshot_index - 1]
         source = CursorSource(
             uuid=uuid,
             snapshot_id=snapshot.snapshot_id,
             sequence_number=snapshot.sequence_number,
-            files_done=files_done,
+            files_done=file_index or snapshot.files_done,
             truncated=truncated,
         )
-        slices.append(Slice(tuple(files), Cursor(sources=(source,))))
-        files, events, size = [], 0, 0
-
-    last_whole: ChangelogSnapshot | None = None
-    for at, snapshot in enumerate(snapshots):
-        for number, file in enumerate(snapshot.files):
-            if at == 0 and number < done.get(snapshot.snapshot_id, 0):
-                continue
-            if files and (events + file.events > limits.events or size + file.bytes > limits.bytes):
-                if number == 0 and last_whole is not None:
-                    close(last_whole, last_whole.files_done)
-                else:
-                    close(snapshot, number)
-            files.append(file)
-            events, size = events + file.events, size + file.bytes
-        last_whole = snapshot
-    if last_whole is not None:
-        close(last_whole, last_whole.files_done)
+        slices.append(Slice(group, Cursor(sources=(source,))))
     return slices

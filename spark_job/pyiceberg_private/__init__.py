@@ -12,6 +12,7 @@ PyIceberg is pinned: these parts changed in 0.10, 0.11 and 0.12. What the job re
 | `lean_metadata.py` | a commit does not copy and validate the whole history | #2673, #3162, #3784 |
 | `manifest_files.py` | manifests of v3, delete manifests, row deltas | #1078, #1551, #3620 |
 | `open_catalog.py` | responses with credentials do not appear in errors | none known |
+| `refused_updates.py` | updates that PyIceberg refuses are recognized | none known |
 | `untrusted_properties.py` | table properties do not choose code or endpoints | #3931 |
 | `v3_fields.py` | fields of v3 that 0.12 has no names for | #3690, #3957 |
 | `vended_credentials.py` | credentials are renewed before they expire | #3506 |

@@ -53,24 +53,23 @@ _MAX_SCHEMAS = 256  # a table has few: one for each partition spec and format ve
 class AvroRecords:
     """The records of a file, with their encoded bytes. Record i begins at `content[starts[i]]`.
 
-    The last `taken` records were reused: the previous file ends with the same ones.
+    The last `reused` records are those that the previous file ends with.
     """
 
     records: list[Any]  # of the type that the reader's `types` give for the record
     schema: str = ""
     content: bytes = b""
     starts: tuple[int, ...] = ()
-    taken: int = 0
+    reused: int = 0
 
-    def common_tail(self, schema: str, content: bytes, at: int) -> int | None:
-        """Return the index of the first record of the tail that equals another file's content from `at` on, or None."""
-        start = at + len(self.content) - len(content)
+    def common_tail(self, schema: str, content: bytes, position: int) -> int | None:
+        """Return the index of the first record of the tail that equals another file's content from `position` on."""
+        start = position + len(self.content) - len(content)
         index = bisect_left(self.starts, start)
         if schema != self.schema or index == len(self.starts) or self.starts[index] != start:
             return None
-        return (
-            index if self.content[start:] == content[at:] else None
-        )  # slices compare faster than memoryviews
+        # Slices compare faster than memoryviews.
+        return index if self.content[start:] == content[position:] else None
 
 
 NO_RECORDS = AvroRecords([])
@@ -91,12 +90,12 @@ class AvroRecordReader:
         """Return the records of a file, in order."""
         return self.read_after(source, NO_RECORDS).records
 
-    def read_after(self, source: InputFile, before: AvroRecords) -> AvroRecords:
+    def read_after(self, source: InputFile, previous: AvroRecords) -> AvroRecords:
         """Return the records of a file. Records of the common tail with the previous file are reused."""
         with source.open(seekable=False) as stream:
             content = stream.read()
         try:
-            return self._decode(_BoundedDecoder(content), before)
+            return self._decode(_BoundedDecoder(content), previous)
         except Exception as error:  # the read has succeeded, so every error of the decoder means damage
             if len(content) < len(source):
                 raise Transient(
@@ -105,7 +104,7 @@ class AvroRecordReader:
             text = f"{type(error).__name__}: {str(error)[:_MAX_TEXT]}"
             raise Corrupt(f"the Avro file cannot be parsed ({text}): {source.location}") from error
 
-    def _decode(self, file: _BoundedDecoder, before: AvroRecords) -> AvroRecords:
+    def _decode(self, file: _BoundedDecoder, previous: AvroRecords) -> AvroRecords:
         if file.read(len(_MAGIC)) != _MAGIC:
             raise ValueError("the magic bytes are missing")
         meta = file.read_map()
@@ -119,27 +118,27 @@ class AvroRecordReader:
             if file.read(_SYNC_BYTES) != sync:
                 raise ValueError("a block does not end with the sync marker")
             blocks.append(_decompress(codec, block) if codec else block)
-        return self._decode_records(schema, b"".join(blocks), count, before)
+        return self._decode_records(schema, b"".join(blocks), count, previous)
 
-    def _decode_records(self, schema: str, content: bytes, count: int, before: AvroRecords) -> AvroRecords:
+    def _decode_records(self, schema: str, content: bytes, count: int, previous: AvroRecords) -> AvroRecords:
         read = _resolve(self, schema).read
         decoder = _BoundedDecoder(content)
         records: list[Any] = []
         starts: list[int] = []
-        at = taken = 0
-        while at < len(content) and len(records) < count:
-            if (index := before.common_tail(schema, content, at)) is not None:
-                shift = len(content) - len(before.content)
-                records += before.records[index:]
-                starts += [start + shift for start in before.starts[index:]]
-                at, taken = len(content), len(before.records) - index
+        position = reused = 0
+        while position < len(content) and len(records) < count:
+            if (index := previous.common_tail(schema, content, position)) is not None:
+                shift = len(content) - len(previous.content)
+                records += previous.records[index:]
+                starts += [start + shift for start in previous.starts[index:]]
+                position, reused = len(content), len(previous.records) - index
             else:
                 records.append(read(decoder))
-                starts.append(at)
-                at = decoder.tell()
-        if len(records) != count or at != len(content):
+                starts.append(position)
+                position = decoder.tell()
+        if len(records) != count or position != len(content):
             raise ValueError("the number or the length of the records is wrong")
-        return AvroRecords(records, schema, content, tuple(starts), taken)
+        return AvroRecords(records, schema, content, tuple(starts), reused)
 
 
 def _decompress(codec: type[Codec], block: bytes) -> bytes:
@@ -154,13 +153,13 @@ def _decompress(codec: type[Codec], block: bytes) -> bytes:
 
 
 @lru_cache(_MAX_SCHEMAS)
-def _resolve(into: AvroRecordReader, schema: str) -> Reader:
+def _resolve(reader: AvroRecordReader, schema: str) -> Reader:
     file_schema = AvroSchemaConversion().avro_to_iceberg(json.loads(schema))
-    resolver = ReadSchemaResolver(dict(into.types), dict(into.enums))
-    reader: Reader = visit_with_partner(  # type: ignore[misc]  # PyIceberg has types for one kind of partner only
-        file_schema, into.schema, resolver, SchemaPartnerAccessor()
+    resolver = ReadSchemaResolver(dict(reader.types), dict(reader.enums))
+    resolved: Reader = visit_with_partner(  # type: ignore[misc]  # PyIceberg has types for one kind of partner only
+        file_schema, reader.schema, resolver, SchemaPartnerAccessor()
     )
-    return reader
+    return resolved
 
 
 class _BoundedDecoder(BinaryDecoder):
@@ -170,50 +169,50 @@ class _BoundedDecoder(BinaryDecoder):
     """
 
     def __init__(self, data: bytes) -> None:
-        self._data, self._at = data, 0
+        self._data, self._position = data, 0
 
     def tell(self) -> int:
-        """Return the position."""
-        return self._at
+        """Return the position of the next byte."""
+        return self._position
 
     @property
     def ended(self) -> bool:
-        """Whether the position is at the end."""
-        return self._at >= len(self._data)
+        """True at the end of the bytes."""
+        return self._position >= len(self._data)
 
     def skip(self, n: int) -> None:
-        """Skip bytes."""
+        """Skip the next `n` bytes."""
         self.read(n)
 
     def read(self, n: int) -> bytes:
-        """Return the next bytes."""
-        start, self._at = self._at, self._at + n
-        if not start <= self._at <= len(self._data):
+        """Return the next `n` bytes."""
+        start, self._position = self._position, self._position + n
+        if not start <= self._position <= len(self._data):
             raise EOFError("it ends too early")
-        return self._data[start : self._at]
+        return self._data[start : self._position]
 
     def read_int(self) -> int:
         """Return a zigzag varint: seven bits per byte, low bits first, the sign in the lowest bit."""
-        number = shift = 0
-        for at in range(self._at, len(self._data)):
-            byte = self._data[at]
-            number |= (byte & 0x7F) << shift
+        zigzag = shift = 0
+        for position in range(self._position, len(self._data)):
+            byte = self._data[position]
+            zigzag |= (byte & 0x7F) << shift
             if byte < 0x80:
-                self._at = at + 1
-                return (number >> 1) ^ -(number & 1)
+                self._position = position + 1
+                return (zigzag >> 1) ^ -(zigzag & 1)
             shift += 7
         raise EOFError("it ends too early")
 
     def read_map(self) -> dict[str, bytes]:
         """Return a map of bytes. It consists of blocks; a negative count is followed by the block's size in bytes."""
-        found: dict[str, bytes] = {}
+        entries: dict[str, bytes] = {}
         while count := self.read_int():
             if count < 0:
                 self.read_int()
             for _ in range(abs(count)):
                 name = self.read(self.read_int()).decode()
-                found[name] = self.read(self.read_int())
-        return found
+                entries[name] = self.read(self.read_int())
+        return entries
 
 
 @dataclass(frozen=True)
@@ -224,7 +223,7 @@ class AvroRecordSchema:
     writer: Writer
 
     @classmethod
-    def of(cls, schema: Schema, name: str) -> AvroRecordSchema:
+    def from_schema(cls, schema: Schema, name: str) -> AvroRecordSchema:
         """Return the Avro schema of files whose records have exactly the fields of this schema."""
         text = json.dumps(AvroSchemaConversion().iceberg_to_avro(schema, schema_name=name))
         return cls(text, construct_writer(schema))
@@ -242,9 +241,9 @@ class AvroRecordFile:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
+        if error_type is None:
             self._store()
 
     def write_block(self, records: Iterable[Any]) -> None:  # Any: of the schema's type
@@ -262,13 +261,13 @@ class AvroRecordFile:
         return self._bytes
 
     def _store(self) -> None:
-        named = self._metadata[AVRO_CODEC_KEY]
-        name = CODEC_MAPPING_ICEBERG_TO_AVRO.get(named, named)
-        codec = KNOWN_CODECS[name]  # type: ignore[index]
+        codec_name = self._metadata[AVRO_CODEC_KEY]
+        avro_codec_name = CODEC_MAPPING_ICEBERG_TO_AVRO.get(codec_name, codec_name)
+        codec = KNOWN_CODECS[avro_codec_name]  # type: ignore[index]
         sync = os.urandom(_SYNC_BYTES)
         file = _Encoder()
         file.write(_MAGIC)
-        file.write_map({**self._metadata, _SCHEMA_KEY: self._records.text, AVRO_CODEC_KEY: name})
+        file.write_map({**self._metadata, _SCHEMA_KEY: self._records.text, AVRO_CODEC_KEY: avro_codec_name})
         file.write(sync)
         if self._count:
             content = bytes(self._block.data)

@@ -19,7 +19,7 @@ from pyiceberg.typedef import UTF8
 from icemirror.errors import Corrupt, Transient
 from spark_job.storage.translate_errors import describe_validation_error, is_unknown_type_error
 
-_read = FromInputFile.table_metadata
+_read_with_pyiceberg = FromInputFile.table_metadata
 # Truncated, empty, not UTF-8, not JSON, not table metadata; the last three are errors of decompression.
 _UNREADABLE = (iceberg.ValidationError, UnicodeError, EOFError, gzip.BadGzipFile, zlib.error)
 
@@ -35,14 +35,14 @@ def install() -> None:
 
 
 def read_metadata(input_file: InputFile, encoding: str = UTF8) -> TableMetadata:
-    """Read metadata as PyIceberg does. If it cannot be parsed, read it once more: storage may have returned a part."""
+    """Return metadata as PyIceberg does. If it cannot be parsed, read again: storage may have returned a part."""
     try:
-        return _read(input_file, encoding)
+        return _read_with_pyiceberg(input_file, encoding)
     except _UNREADABLE as error:
         if is_unknown_type_error(error):
             raise
     try:
-        return _read(input_file, encoding)
+        return _read_with_pyiceberg(input_file, encoding)
     except _UNREADABLE as error:
         raise _translate(input_file, error) from None  # PyIceberg's error contains the file's content
 
@@ -50,9 +50,9 @@ def read_metadata(input_file: InputFile, encoding: str = UTF8) -> TableMetadata:
 def _translate(input_file: InputFile, error: Exception) -> Corrupt | Transient:
     path = input_file.location
     with input_file.open() as stream:
-        read, size = len(stream.read()), len(input_file)
-    if read < size:
-        return Transient(f"storage returned {read} of {size} bytes of a metadata file: {path}")
+        bytes_read, size = len(stream.read()), len(input_file)
+    if bytes_read < size:
+        return Transient(f"storage returned {bytes_read} of {size} bytes of a metadata file: {path}")
     return DamagedMetadata(
         f"the metadata file is damaged: {_describe(error, size)}. Restore the file, or set the catalog's pointer to "
         f"the previous one. The file: {path}"

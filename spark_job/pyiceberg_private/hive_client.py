@@ -37,15 +37,15 @@ from thrift.Thrift import TApplicationException, TException, TType
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TTransportException
 
-from icemirror.catalogs.hive_address import metastores, requires_kerberos
+from icemirror.catalogs.hive_address import parse_metastores, requires_kerberos
 from icemirror.errors import Invalid
 
 _TIMEOUT_MS = 120_000
-_CAPABLE = ClientCapabilities(values=[ClientCapability.INSERT_ONLY_TABLES])
+_CLIENT_CAPABILITIES = ClientCapabilities(values=[ClientCapability.INSERT_ONLY_TABLES])
 # Hive 4 compares and alters atomically (HIVE-26882). Older versions ignore these keys.
 _EXPECTED_KEY, _EXPECTED_VALUE = "expected_parameter_key", "expected_parameter_value"
 # Types that PyIceberg cannot translate to Hive. Hive only displays them: readers use Iceberg's schema.
-_MORE_TYPES: dict[type[PrimitiveType], str] = {
+_HIVE_TYPES: dict[type[PrimitiveType], str] = {
     TimestampNanoType: "timestamp",
     TimestamptzNanoType: "timestamp with local time zone",
 }
@@ -56,16 +56,16 @@ def install_metastore_client(catalog: Catalog) -> None:
     """Patch a Hive catalog to use this module's client."""
     private: Any = catalog  # Any: the attribute is private
     private._client = MetastoreClient(catalog.properties)
-    for kind, name in _MORE_TYPES.items():
-        HIVE_PRIMITIVE_TYPES.setdefault(kind, name)
-    SkewedInfo.read = _skip
-    for declared in TException.__subclasses__():
-        if declared.__module__ == MetaException.__module__:
+    for iceberg_type, hive_type in _HIVE_TYPES.items():
+        HIVE_PRIMITIVE_TYPES.setdefault(iceberg_type, hive_type)
+    SkewedInfo.read = _skip_struct
+    for thrift_exception in TException.__subclasses__():
+        if thrift_exception.__module__ == MetaException.__module__:
             # Thrift generates immutable exceptions, but a context manager must set `__traceback__` on the way out.
-            declared.__setattr__ = BaseException.__setattr__
+            thrift_exception.__setattr__ = BaseException.__setattr__
 
 
-def _skip(_: SkewedInfo, protocol: Any) -> None:  # noqa: ANN401 (thrift has no types)
+def _skip_struct(_: SkewedInfo, protocol: Any) -> None:  # noqa: ANN401 (thrift has no types)
     """Skip the struct: it has a map with lists as keys, which a dict cannot hold. Nothing here needs it."""
     protocol.skip(TType.STRUCT)
 
@@ -75,28 +75,28 @@ class MetastoreClient:
 
     def __init__(self, properties: dict[str, str]) -> None:
         uris = properties[URI].split(",")
-        self._all = [_Metastore(uri.strip(), properties) for uri in uris]
+        self._metastores = [_Metastore(uri.strip(), properties) for uri in uris]
 
     def __enter__(self) -> Client:
         """Return a client of the first metastore that accepts a connection."""
         failures: list[Exception] = []
-        for metastore in list(self._all):
+        for metastore in list(self._metastores):
             try:
                 opened: Client = metastore.__enter__()
             except (TException, OSError) as error:
                 metastore.__exit__(None, None, None)
                 failures.append(error)
                 continue
-            self._all.remove(metastore)
-            self._all.insert(0, metastore)
+            self._metastores.remove(metastore)
+            self._metastores.insert(0, metastore)
             return _Client(opened, self)
         raise failures[0]
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close the connection."""
-        self._all[0].__exit__(kind, error, trace)
+        self._metastores[0].__exit__(error_type, error, trace)
 
 
 class _Metastore(_HiveClient):
@@ -107,10 +107,10 @@ class _Metastore(_HiveClient):
         super().__init__(uri, properties.get("ugi"), requires_kerberos(properties), service)
 
     def _init_thrift_transport(self) -> Any:  # noqa: ANN401 (thrift has no types)
-        found = metastores(self._uri)
-        if self._kerberos_auth or not found:
+        addresses = parse_metastores(self._uri)
+        if self._kerberos_auth or not addresses:
             return super()._init_thrift_transport()
-        socket = TSocket(*found[0])
+        socket = TSocket(*addresses[0])
         socket.setTimeout(_TIMEOUT_MS)
         return TBufferedTransport(socket)
 
@@ -126,15 +126,15 @@ class _Metastore(_HiveClient):
 class _Client(Client):  # type: ignore[misc]
     """The client of one connection."""
 
-    def __init__(self, opened: Client, metastores: MetastoreClient) -> None:
+    def __init__(self, opened: Client, metastore_client: MetastoreClient) -> None:
         super().__init__(opened._iprot)
-        self._metastores = metastores
+        self._metastore_client = metastore_client
         self._lock_id: int | None = None
 
     def get_table(self, dbname: str, tbl_name: str) -> Table:
         """Return a table."""
         try:
-            return self.get_table_req(GetTableRequest(dbname, tbl_name, _CAPABLE)).table
+            return self.get_table_req(GetTableRequest(dbname, tbl_name, _CLIENT_CAPABILITIES)).table
         except TApplicationException as error:
             if error.type != TApplicationException.UNKNOWN_METHOD:
                 raise
@@ -143,14 +143,14 @@ class _Client(Client):  # type: ignore[misc]
     def get_table_objects_by_name(self, dbname: str, tbl_names: list[str]) -> list[Table]:
         """Return those of the tables that exist."""
         try:
-            found: list[Table] = self.get_table_objects_by_name_req(
-                GetTablesRequest(dbname, tbl_names, _CAPABLE)
+            tables: list[Table] = self.get_table_objects_by_name_req(
+                GetTablesRequest(dbname, tbl_names, _CLIENT_CAPABILITIES)
             ).tables
         except TApplicationException as error:
             if error.type != TApplicationException.UNKNOWN_METHOD:
                 raise
-            found = super().get_table_objects_by_name(dbname, tbl_names)
-        return found
+            tables = super().get_table_objects_by_name(dbname, tbl_names)
+        return tables
 
     def lock(self, rqst: LockRequest) -> LockResponse:
         """Request a lock. It may be granted or waiting."""
@@ -167,17 +167,20 @@ class _Client(Client):  # type: ignore[misc]
             return  # revoked: the commit has noticed it, or had finished before
         except (TTransportException, OSError):
             self._iprot.trans.close()
-            with suppress(TException, OSError), self._metastores as client:
+            with suppress(TException, OSError), self._metastore_client as client:
                 Client.unlock(client, rqst)
 
     def alter_table_with_environment_context(
         self, dbname: str, tbl_name: str, new_tbl: Table, environment_context: EnvironmentContext
     ) -> None:
         """Alter a table. A commit requires its lock, and the metadata file that it is based on."""
-        before = (new_tbl.parameters or {}).get(PREVIOUS_METADATA_LOCATION)
-        if self._lock_id is not None and before:
+        previous_location = (new_tbl.parameters or {}).get(PREVIOUS_METADATA_LOCATION)
+        if self._lock_id is not None and previous_location:
             self._require_lock(self._lock_id)
-            environment_context.properties |= {_EXPECTED_KEY: METADATA_LOCATION, _EXPECTED_VALUE: before}
+            environment_context.properties |= {
+                _EXPECTED_KEY: METADATA_LOCATION,
+                _EXPECTED_VALUE: previous_location,
+            }
         try:
             super().alter_table_with_environment_context(dbname, tbl_name, new_tbl, environment_context)
         except MetaException as error:

@@ -42,7 +42,7 @@ _FIRST, _NEXT, _END, _AFTER_ITEM = map(re.compile, (r"\s*", r"\s*,\s*", r"\s*\]"
 
 M = TypeVar("M", bound=BaseModel)
 
-_last: deque[tuple[str, TableMetadata]] = deque(maxlen=_MAX_TEXTS)
+_parsed_texts: deque[tuple[str, TableMetadata]] = deque(maxlen=_MAX_TEXTS)
 _decode = json.JSONDecoder().raw_decode
 _parse_raw = TableMetadataUtil.parse_raw
 
@@ -50,132 +50,137 @@ _parse_raw = TableMetadataUtil.parse_raw
 def install() -> None:
     """Patch PyIceberg for all catalogs of this process. Results are the same as without the patch."""
     TableMetadataUtil.parse_raw = staticmethod(_parse)  # type: ignore[method-assign]
-    for kind in (TableMetadataV1, TableMetadataV2, TableMetadataV3):
-        kind.__deepcopy__ = _copy  # type: ignore[method-assign, assignment]
-        kind.snapshot_by_id = _snapshot_by_id  # type: ignore[method-assign, assignment]
+    for metadata_class in (TableMetadataV1, TableMetadataV2, TableMetadataV3):
+        metadata_class.__deepcopy__ = _copy  # type: ignore[method-assign, assignment]
+        metadata_class.snapshot_by_id = _snapshot_by_id  # type: ignore[method-assign, assignment]
     # v3: see `manifest_files.enable_v3_metadata`. v1: snapshots are serialized differently on their own.
     TableMetadataV2.model_dump_json = dump_json  # type: ignore[method-assign, assignment]
 
 
 def _copy(metadata: M, _memo: object = None) -> M:
-    """Copy lists and maps, but not their elements, which are immutable."""
-    held = ((name, value) for name, value in metadata if isinstance(value, (list, dict)))
-    return metadata.model_copy(update={name: value.copy() for name, value in held})
+    """Return a copy with new lists and maps, but the same elements, which are immutable."""
+    containers = ((name, value) for name, value in metadata if isinstance(value, (list, dict)))
+    return metadata.model_copy(update={name: value.copy() for name, value in containers})
 
 
 def _snapshot_by_id(metadata: TableMetadata, snapshot_id: int) -> Snapshot | None:
-    """Search from the newest snapshot: callers mostly want one of the last."""
+    """Return a snapshot, searched from the newest one: callers mostly request one of the last."""
     return next(
         (snapshot for snapshot in reversed(metadata.snapshots) if snapshot.snapshot_id == snapshot_id), None
     )
 
 
 def dump_json(metadata: TableMetadata, **options: Any) -> str:  # noqa: ANN401 (pydantic's own)
-    """Serialize metadata as PyIceberg does, but reuse the text of snapshots that were serialized before."""
+    """Return the same JSON as PyIceberg, with the text of snapshots that were serialized before."""
     if options not in ({}, {"exclude_none": True}):
         return IcebergBaseModel.model_dump_json(metadata, **options)
-    rest = IcebergBaseModel.model_dump_json(metadata.model_copy(update={"snapshots": []}))
-    if rest.count(_NO_SNAPSHOTS) != 1:
+    text = IcebergBaseModel.model_dump_json(metadata.model_copy(update={"snapshots": []}))
+    if text.count(_NO_SNAPSHOTS) != 1:
         return IcebergBaseModel.model_dump_json(metadata)
-    return rest.replace(_NO_SNAPSHOTS, f'"snapshots":[{",".join(map(_texts.get, metadata.snapshots))}]')
+    return text.replace(
+        _NO_SNAPSHOTS, f'"snapshots":[{",".join(map(_snapshot_texts.get, metadata.snapshots))}]'
+    )
 
 
 def _parse(data: str) -> TableMetadata:
-    """Parse metadata as PyIceberg does. The last texts are cached."""
+    """Return the same metadata as PyIceberg's parser. The last texts are cached."""
     # Compared, not hashed: texts mostly differ in length, or in their first bytes.
-    for text, known in _last:
+    for text, metadata in _parsed_texts:
         if text == data:
-            return known
-    metadata = _build(data)
-    _last.appendleft((data, metadata))
+            return metadata
+    metadata = _parse_with_reuse(data)
+    _parsed_texts.appendleft((data, metadata))
     return metadata
 
 
-def _build(data: str) -> TableMetadata:
-    """Parse metadata with reuse. PyIceberg parses everything unusual."""
+def _parse_with_reuse(data: str) -> TableMetadata:
+    """Return the metadata, with models of earlier texts where they are equal. PyIceberg parses everything unusual."""
     try:
-        rest, lists = _read_lists(data)
-        document: dict[str, Any] = from_json(rest, cache_strings="keys")
+        shortened, lists = _read_lists(data)
+        document: dict[str, Any] = from_json(shortened, cache_strings="keys")
         document |= lists
-        document["schemas"] = [_schemas.get(schema) for schema in document["schemas"]]
+        document["schemas"] = [_schema_models.get(schema) for schema in document["schemas"]]
         return TableMetadataWrapper.model_validate(document).root
     except (ValueError, LookupError, TypeError, RecursionError):
         return _parse_raw(data)
 
 
-class _KnownParts(Generic[M]):
-    """Caches validated parts by name. A part is reused only if the whole document is equal."""
+class _ModelCache(Generic[M]):
+    """Caches models of parts of the metadata. A model is reused only if its whole document is equal."""
 
-    def __init__(self, kind: type[M], name: Callable[[dict[str, Any]], Hashable], most: int) -> None:
-        self._kind, self._name, self._most = kind, name, most
-        self._seen: OrderedDict[Hashable, tuple[dict[str, Any], M]] = OrderedDict()
+    def __init__(
+        self, model_class: type[M], identify: Callable[[dict[str, Any]], Hashable], max_models: int
+    ) -> None:
+        self._model_class, self._identify, self._max_models = model_class, identify, max_models
+        self._models: OrderedDict[Hashable, tuple[dict[str, Any], M]] = OrderedDict()
         self._lock = Lock()
 
     def get(self, document: dict[str, Any]) -> M:
         """Return the model of a part of the metadata."""
-        key = self._name(document)
-        seen = self._seen.get(key)
-        if seen is not None and seen[0] == document:
-            return seen[1]
-        made = self._kind.model_validate(document)
+        key = self._identify(document)
+        cached = self._models.get(key)
+        if cached is not None and cached[0] == document:
+            return cached[1]
+        model = self._model_class.model_validate(document)
         with self._lock:
-            self._seen[key] = document, made
-            while len(self._seen) > self._most:
-                self._seen.popitem(last=False)
-        return made
+            self._models[key] = document, model
+            while len(self._models) > self._max_models:
+                self._models.popitem(last=False)
+        return model
 
 
 class _GrowingList(Generic[M]):
-    """The items of a list as last read, with their text. If a new text begins with it, only the rest is parsed.
+    """The items of a list as last read, with their text. If a new text begins with it, only new items are parsed.
 
     last time   [ item, item, item ]
     now         [ item, item, item, item ]
-                  └── known text ──┘└ new ┘
+                  └── last text ───┘└ new ┘
     """
 
-    def __init__(self, make: Callable[[dict[str, Any]], M]) -> None:
-        self._make = make
-        self._known: tuple[str, tuple[M, ...]] = "", ()
+    def __init__(self, parse_item: Callable[[dict[str, Any]], M]) -> None:
+        self._parse_item = parse_item
+        self._last_read: tuple[str, tuple[M, ...]] = "", ()
 
     def read(self, data: str, start: int) -> tuple[int, tuple[M, ...]]:
         """Return the end of the list that starts here, and its items."""
-        text, known = self._known
+        text, items = self._last_read
         end = start + len(text)
         if not (text and data.startswith(text, start) and _AFTER_ITEM.match(data, end)):
-            end, known = start, ()
+            end, items = start, ()
         added: list[M] = []
         while not _END.match(data, end):
-            before = (_NEXT if known or added else _FIRST).match(data, end)
-            if before is None:
+            separator = (_NEXT if items or added else _FIRST).match(data, end)
+            if separator is None:
                 raise ValueError("no list")
-            described, end = _decode(data, before.end())
-            added.append(self._make(described))
-        known = (*known, *added)
-        self._known = data[start:end], known
-        return end, known
+            item, end = _decode(data, separator.end())
+            added.append(self._parse_item(item))
+        items = (*items, *added)
+        self._last_read = data[start:end], items
+        return end, items
 
 
 @lru_cache(_MAX_TEXTS)
-def _history_of(_table: str) -> dict[str, _GrowingList[Any]]:  # Any: two types of items
+def _growing_lists(_table: str) -> dict[str, _GrowingList[Any]]:  # Any: two types of items
     return {
-        "snapshots": _GrowingList(lambda snapshot: _snapshots.get(snapshot)),
+        "snapshots": _GrowingList(lambda snapshot: _snapshot_models.get(snapshot)),
         "snapshot-log": _GrowingList(SnapshotLogEntry.model_validate),
     }
 
 
 def _read_lists(data: str) -> tuple[str, dict[str, list[Any]]]:
-    """Cut the lists that grow with every commit out of the metadata. Return the rest, and the lists.
+    """Return the metadata without the lists that grow with every commit, and these lists.
 
-    The rest is checked to contain each key once; the lists themselves were parsed. A wrong uuid does no harm: it only
-    selects the text that a list is compared with.
+    The shortened text is checked to contain each key once; the lists themselves were parsed. A wrong uuid does no
+    harm: it only selects the text that a list is compared with.
     """
-    table = _UUID.search(data)
+    uuid_match = _UUID.search(data)
     lists: dict[str, list[Any]] = {}
-    for name, known in _history_of(table[1] if table else "").items():
-        if head := _LISTS[name].search(data):
-            end, items = known.read(data, head.end())
-            data, lists[name] = data[: head.end()] + data[end:], list(items)
-            (_only,) = _LISTS[name].findall(data)
+    for name, growing_list in _growing_lists(uuid_match[1] if uuid_match else "").items():
+        if list_start := _LISTS[name].search(data):
+            end, items = growing_list.read(data, list_start.end())
+            data, lists[name] = data[: list_start.end()] + data[end:], list(items)
+            if len(_LISTS[name].findall(data)) != 1:
+                raise ValueError(f"the key {name} occurs twice")
     return data, lists
 
 
@@ -183,18 +188,18 @@ class _SnapshotTexts:
     """Caches the JSON of snapshots. Snapshots are immutable, so the same object has the same text."""
 
     def __init__(self) -> None:
-        self._made: dict[int, tuple[Snapshot, str]] = {}
+        self._texts_by_id: dict[int, tuple[Snapshot, str]] = {}
 
     def get(self, snapshot: Snapshot) -> str:
         """Return the JSON of a snapshot."""
-        made = self._made.get(snapshot.snapshot_id)
-        if made is None or made[0] is not snapshot:
-            if len(self._made) >= _MAX_SNAPSHOTS:
-                self._made.clear()
-            made = self._made[snapshot.snapshot_id] = snapshot, snapshot.model_dump_json()
-        return made[1]
+        cached = self._texts_by_id.get(snapshot.snapshot_id)
+        if cached is None or cached[0] is not snapshot:
+            if len(self._texts_by_id) >= _MAX_SNAPSHOTS:
+                self._texts_by_id.clear()
+            cached = self._texts_by_id[snapshot.snapshot_id] = snapshot, snapshot.model_dump_json()
+        return cached[1]
 
 
-_texts = _SnapshotTexts()
-_snapshots = _KnownParts(Snapshot, itemgetter("snapshot-id"), _MAX_SNAPSHOTS)
-_schemas = _KnownParts(Schema, str, _MAX_SCHEMAS)
+_snapshot_texts = _SnapshotTexts()
+_snapshot_models = _ModelCache(Snapshot, itemgetter("snapshot-id"), _MAX_SNAPSHOTS)
+_schema_models = _ModelCache(Schema, str, _MAX_SCHEMAS)

@@ -14,7 +14,6 @@ from typing import Any
 
 from pyiceberg.avro.codecs import AvroCompressionCodec
 from pyiceberg.io import FileIO, OutputFile
-from pyiceberg.io.pyarrow import parquet_path_to_id_mapping
 from pyiceberg.manifest import (
     DATA_FILE_TYPE,
     MANIFEST_ENTRY_SCHEMAS,
@@ -36,7 +35,6 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import update as updates
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
 from pyiceberg.typedef import TableVersion
 from pyiceberg.types import DoubleType, FloatType, StructType, UUIDType
@@ -51,7 +49,7 @@ from spark_job.pyiceberg_private.avro import (
 )
 from spark_job.pyiceberg_private.lean_metadata import dump_json
 from spark_job.pyiceberg_private.v3_fields import (
-    NEWEST,
+    NEWEST_VERSION,
     DeleteKey,
     clear_partition_summaries,
     delete_key,
@@ -62,14 +60,14 @@ from spark_job.pyiceberg_private.v3_fields import (
     set_manifest_first_row_id,
 )
 
-_ENTRIES = AvroRecordReader(
-    MANIFEST_ENTRY_SCHEMAS[NEWEST],
+_ENTRY_READER = AvroRecordReader(
+    MANIFEST_ENTRY_SCHEMAS[NEWEST_VERSION],
     types={-1: ManifestEntry, 2: DataFile},
     enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
 )
 _WITHOUT_BOUNDS = (UUIDType, FloatType, DoubleType)
-_MANIFESTS = AvroRecordReader(
-    MANIFEST_LIST_FILE_SCHEMAS[NEWEST],
+_MANIFEST_READER = AvroRecordReader(
+    MANIFEST_LIST_FILE_SCHEMAS[NEWEST_VERSION],
     types={-1: ManifestFile, 508: PartitionFieldSummary},
     enums={517: ManifestContent},
 )
@@ -139,11 +137,11 @@ class _Writer(ManifestWriterV2):
         return AvroRecordFile(self._output_file, entries, self._meta)
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Let an error pass: PyIceberg would replace it by the error that the manifest is empty."""
-        if kind is None:
-            super().__exit__(kind, error, trace)
+        if error_type is None:
+            super().__exit__(error_type, error, trace)
 
     def to_manifest_file(self) -> ManifestFile:
         """Return the manifest, without partition summaries where PyIceberg's bounds would hide files from Iceberg Java.
@@ -167,17 +165,17 @@ class _Writer(ManifestWriterV2):
 def _entry_format(version: TableVersion, partition: StructType) -> AvroRecordSchema:
     file = data_file_with_partition(partition_type=partition, format_version=version)
     schema = manifest_entry_schema_with_data_file(format_version=version, data_file=file)
-    return AvroRecordSchema.of(schema, "manifest_entry")
+    return AvroRecordSchema.from_schema(schema, "manifest_entry")
 
 
 def write_added_manifest(new: NewManifest, files: list[DataFile]) -> ManifestFile:
-    """Write a manifest of files that this snapshot adds."""
+    """Write a manifest of files that this snapshot adds; return it."""
     with _Writer(new) as writer:
-        _add(writer, new.snapshot_id, files)
+        _add_files(writer, new.snapshot_id, files)
     return writer.to_manifest_file()
 
 
-def _add(writer: ManifestWriter, snapshot_id: int, files: Sequence[DataFile]) -> None:
+def _add_files(writer: ManifestWriter, snapshot_id: int, files: Sequence[DataFile]) -> None:
     for file in files:
         added = ManifestEntryStatus.ADDED
         writer.add(ManifestEntry.from_args(status=added, snapshot_id=snapshot_id, data_file=file))
@@ -190,12 +188,12 @@ def write_merged_manifest(
     removed: Collection[DeleteKey] = (),
     added: Sequence[DataFile] = (),
 ) -> ManifestFile:
-    """Write one manifest of the files that this snapshot adds and of the live entries of existing manifests.
+    """Write one manifest of files that this snapshot adds and of live entries of existing manifests; return it.
 
     Entries in `removed` are marked as deleted by this snapshot.
     """
     with _Writer(new) as writer:
-        _add(writer, new.snapshot_id, added)
+        _add_files(writer, new.snapshot_id, added)
         for manifest in manifests:
             for entry in read_manifest_entries(io, manifest):
                 if delete_key(entry.data_file) in removed:
@@ -206,19 +204,19 @@ def write_merged_manifest(
 
 
 def write_removed_manifest(new: NewManifest, io: FileIO, manifest: ManifestFile) -> ManifestFile:
-    """Write a manifest that marks all live files of another manifest as deleted by this snapshot."""
+    """Write a manifest that marks all live files of another manifest as deleted by this snapshot; return it."""
     with _Writer(new) as writer:
         for entry in read_manifest_entries(io, manifest):
             writer.delete(entry)
     return writer.to_manifest_file()
 
 
-def decode_manifest_list(io: FileIO, manifest_list: str, before: AvroRecords = NO_RECORDS) -> AvroRecords:
+def decode_manifest_list(io: FileIO, manifest_list: str, previous: AvroRecords = NO_RECORDS) -> AvroRecords:
     """Return the manifests of a snapshot, with the fields of v3.
 
-    Records that `before`, usually the list of the previous snapshot, ends with are reused.
+    Records that `previous`, usually the list of the previous snapshot, ends with are reused.
     """
-    return _MANIFESTS.read_after(io.new_input(manifest_list), before)
+    return _MANIFEST_READER.read_after(io.new_input(manifest_list), previous)
 
 
 def read_manifest_entries(
@@ -228,11 +226,11 @@ def read_manifest_entries(
 
     `deleted`: also return entries that are marked as deleted.
     """
-    every: list[ManifestEntry] = _ENTRIES.read(io.new_input(manifest.manifest_path))
-    _check_counts(manifest, every)
+    all_entries: list[ManifestEntry] = _ENTRY_READER.read(io.new_input(manifest.manifest_path))
+    _check_counts(manifest, all_entries)
     entries = [
         _inherit_from_manifest(entry, manifest)
-        for entry in every
+        for entry in all_entries
         if deleted or entry.status is not ManifestEntryStatus.DELETED
     ]
     next_id = manifest_first_row_id(manifest) if manifest.content is ManifestContent.DATA else None
@@ -245,7 +243,7 @@ def read_manifest_entries(
 
 
 def _check_counts(manifest: ManifestFile, entries: list[ManifestEntry]) -> None:
-    """Check the number of live files against the manifest list. In format v1 the counts are optional."""
+    """Raise `Corrupt` if the manifest list states another number of live files. In format v1 counts are optional."""
     added, existing = manifest.added_files_count, manifest.existing_files_count
     live = sum(entry.status is not ManifestEntryStatus.DELETED for entry in entries)
     if added is not None and existing is not None and live != added + existing:
@@ -269,7 +267,7 @@ class NewManifestList:
 
 @cache
 def _list_format(version: TableVersion) -> AvroRecordSchema:
-    return AvroRecordSchema.of(MANIFEST_LIST_FILE_SCHEMAS[version], "manifest_file")
+    return AvroRecordSchema.from_schema(MANIFEST_LIST_FILE_SCHEMAS[version], "manifest_file")
 
 
 class _ListWriter(ManifestListWriterV2):
@@ -279,8 +277,8 @@ class _ListWriter(ManifestListWriterV2):
         super().__init__(new.output, new.snapshot_id, new.parent_id, new.sequence_number, new.codec)
         self.next_row_id = new.first_row_id
         if new.first_row_id is not None:
-            self._format_version = NEWEST
-            self._meta |= {"format-version": str(NEWEST), "first-row-id": str(new.first_row_id)}
+            self._format_version = NEWEST_VERSION
+            self._meta |= {"format-version": str(NEWEST_VERSION), "first-row-id": str(new.first_row_id)}
 
     def __enter__(self) -> _ListWriter:
         """Open the file. PyIceberg assumes records of v2."""
@@ -293,7 +291,7 @@ class _ListWriter(ManifestListWriterV2):
         manifest = super().prepare_manifest(ManifestFile(*manifest_file._data))  # the argument is shared
         if self.next_row_id is None:
             return manifest
-        pad_record(manifest, len(MANIFEST_LIST_FILE_SCHEMAS[NEWEST].fields))
+        pad_record(manifest, len(MANIFEST_LIST_FILE_SCHEMAS[NEWEST_VERSION].fields))
         if manifest.content is ManifestContent.DATA and manifest_first_row_id(manifest) is None:
             set_manifest_first_row_id(manifest, self.next_row_id)
             self.next_row_id += (manifest.added_rows_count or 0) + (manifest.existing_rows_count or 0)
@@ -305,17 +303,3 @@ def write_manifest_list(new: NewManifestList, manifests: list[ManifestFile]) -> 
     with _ListWriter(new) as writer:
         writer.add_manifests(manifests)
     return writer.next_row_id
-
-
-def is_refused_update(error: BaseException) -> bool:
-    """Whether PyIceberg rejected the updates of a commit. It applies them locally before it sends anything."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    where = trace.tb_frame.f_globals.get("__name__") if trace is not None else None
-    return isinstance(error, ValueError) and where == updates.__name__
-
-
-def parquet_column_ids(schema: Schema) -> dict[str, int]:
-    """Return path in a Parquet file → field id."""
-    return dict(parquet_path_to_id_mapping(schema))

@@ -24,20 +24,19 @@ def open_catalog(
     properties: Mapping[str, Any],  # Any: as PyIceberg takes them
     trusted: Set[str] = frozenset(),
 ) -> Catalog:
-    """Open a catalog. `trusted`: location providers that the properties of its tables may name."""
+    """Return an opened catalog. `trusted`: location providers that the properties of its tables may name."""
     lean_metadata.install()
     damaged_metadata.install()
     try:
         catalog = load_catalog(name, **properties)
     except ValidationError as error:
-        # Without the cause: pydantic repeats its input.
         raise Invalid(
             f"catalog {name}: its response cannot be parsed ({describe_validation_error(error)})"
-        ) from None
-    bases = {kind.__module__ for kind in type(catalog).__mro__}
-    if _REST in bases:
+        ) from None  # pydantic's error repeats its input
+    base_modules = {base.__module__ for base in type(catalog).__mro__}
+    if _REST in base_modules:
         hide_responses_in_errors()
-    if _HIVE in bases:
+    if _HIVE in base_modules:
         from spark_job.pyiceberg_private.hive_client import install_metastore_client
 
         install_metastore_client(catalog)
@@ -51,6 +50,6 @@ def hide_responses_in_errors() -> None:
     from pyiceberg.catalog.rest import ConfigResponse, TableResponse
     from pyiceberg.catalog.rest.response import TokenResponse
 
-    for kind in (ConfigResponse, TableResponse, TokenResponse):
-        kind.model_config["hide_input_in_errors"] = True
-        kind.model_rebuild(force=True)
+    for response_class in (ConfigResponse, TableResponse, TokenResponse):
+        response_class.model_config["hide_input_in_errors"] = True
+        response_class.model_rebuild(force=True)

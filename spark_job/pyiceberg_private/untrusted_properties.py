@@ -28,31 +28,34 @@ def ignore_table_properties(catalog: Catalog, trusted: Set[str]) -> None:
     """
     private: Any = catalog  # Any: the attributes are private
     if hasattr(catalog, "_response_to_table"):
-        respond = private._response_to_table
+        original_to_table = private._response_to_table
 
         def to_table(identifier: tuple[str, ...], response: Any) -> Table:  # noqa: ANN401 (REST's TableResponse)
             metadata = response.metadata
-            bare = metadata.model_copy(update={"properties": {}})
-            table: Table = respond(identifier, response.model_copy(update={"metadata": bare}))
+            bare_metadata = metadata.model_copy(update={"properties": {}})
+            table: Table = original_to_table(
+                identifier, response.model_copy(update={"metadata": bare_metadata})
+            )
             table.metadata = metadata
             return table
 
         private._response_to_table = to_table
         return
-    load = private._load_file_io
+    original_load_file_io = private._load_file_io
 
     def load_file_io(properties: object = None, location: str | None = None) -> FileIO:
-        io: FileIO = load(location=location)
+        """Return a FileIO. `properties` are the table's: ignored on purpose."""
+        io: FileIO = original_load_file_io(location=location)
         return io
 
     private._load_file_io = load_file_io
     if hasattr(catalog, "_update_and_stage_table"):
-        stage = private._update_and_stage_table
+        original_stage = private._update_and_stage_table
 
-        def update_and_stage(current: Table | None, *rest: Any) -> StagedTable:  # noqa: ANN401 (passed on)
+        def update_and_stage(current: Table | None, *arguments: Any) -> StagedTable:  # noqa: ANN401 (passed on)
             if current is not None:
                 require_trusted_location_provider(current, trusted)
-            staged: StagedTable = stage(current, *rest)
+            staged: StagedTable = original_stage(current, *arguments)
             return staged
 
         private._update_and_stage_table = update_and_stage

@@ -18,10 +18,12 @@ from pyiceberg.typedef import Record, TableVersion
 # Identifies a delete file in a manifest: its path, and the offset of a deletion vector in it.
 DeleteKey = tuple[str, int | None]
 
-NEWEST: TableVersion = 3
-_FILE_POSITIONS = {field.name: position for position, field in enumerate(DATA_FILE_TYPE[NEWEST].fields)}
+NEWEST_VERSION: TableVersion = 3
+_FILE_POSITIONS = {
+    field.name: position for position, field in enumerate(DATA_FILE_TYPE[NEWEST_VERSION].fields)
+}
 _LIST_POSITIONS = {
-    field.name: position for position, field in enumerate(MANIFEST_LIST_FILE_SCHEMAS[NEWEST].fields)
+    field.name: position for position, field in enumerate(MANIFEST_LIST_FILE_SCHEMAS[NEWEST_VERSION].fields)
 }
 
 
@@ -35,14 +37,14 @@ def record_values(record: Record) -> list[Any]:  # Any: of the types of its fiel
     return record._data
 
 
-def _number(file: DataFile, name: str) -> int | None:
-    position = _FILE_POSITIONS[name]
+def _read_int(file: DataFile, field_name: str) -> int | None:
+    position = _FILE_POSITIONS[field_name]
     return cast("int | None", file[position]) if position < len(file) else None
 
 
 def first_row_id(file: DataFile) -> int | None:
     """Return the `_row_id` of a data file's first row, or None if none was assigned."""
-    return _number(file, "first_row_id")
+    return _read_int(file, "first_row_id")
 
 
 def referenced_data_file(file: DataFile) -> str | None:
@@ -53,13 +55,13 @@ def referenced_data_file(file: DataFile) -> str | None:
 
 def content_span(file: DataFile) -> tuple[int, int] | None:
     """Return offset and length of a deletion vector in its Puffin file; None for other files."""
-    offset, length = _number(file, "content_offset"), _number(file, "content_size_in_bytes")
+    offset, length = _read_int(file, "content_offset"), _read_int(file, "content_size_in_bytes")
     return None if offset is None or length is None else (offset, length)
 
 
 def delete_key(file: DataFile) -> DeleteKey:
     """Return the key of a delete file: vectors in one Puffin file share a path."""
-    return file.file_path, _number(file, "content_offset")
+    return file.file_path, _read_int(file, "content_offset")
 
 
 def manifest_first_row_id(manifest: ManifestFile) -> int | None:
@@ -68,14 +70,14 @@ def manifest_first_row_id(manifest: ManifestFile) -> int | None:
     return cast("int | None", manifest[position]) if position < len(manifest) else None
 
 
-def set_manifest_first_row_id(manifest: ManifestFile, number: int) -> None:
+def set_manifest_first_row_id(manifest: ManifestFile, row_id: int) -> None:
     """Assign the first row id of a manifest."""
-    manifest[_LIST_POSITIONS["first_row_id"]] = number
+    manifest[_LIST_POSITIONS["first_row_id"]] = row_id
 
 
-def set_first_row_id(file: DataFile, number: int) -> None:
+def set_first_row_id(file: DataFile, row_id: int) -> None:
     """Assign the first row id of a data file."""
-    file[_FILE_POSITIONS["first_row_id"]] = number
+    file[_FILE_POSITIONS["first_row_id"]] = row_id
 
 
 def clear_first_row_id(file: DataFile) -> None:

@@ -28,7 +28,7 @@ _MARGIN_SECONDS = 60.0
 
 
 def has_vended_credentials(config: Mapping[str, str]) -> bool:
-    """Whether a table's configuration contains credentials."""
+    """Return whether a table's configuration contains credentials."""
     return any(name.startswith(_CREDENTIAL_PROPERTIES) for name in config)
 
 
@@ -48,14 +48,14 @@ class VendedIO(FileIO):
         super().__init__(table.io.properties)
         self._catalog, self._catalog_properties = catalog, dict(catalog_properties)
         self._identifier: Identifier = table.name()
-        self._take(table)
+        self._use_credentials_of(table)
 
     def new_input(self, location: str) -> InputFile:
-        """Return a file to read."""
+        """Return the file to read at a location."""
         return self.current().new_input(location)
 
     def new_output(self, location: str) -> OutputFile:
-        """Return a file to write."""
+        """Return the file to write at a location."""
         return self.current().new_output(location)
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
@@ -65,9 +65,11 @@ class VendedIO(FileIO):
     def current(self) -> FileIO:
         """Return a FileIO with valid credentials."""
         if time.time() >= self._renew_at:
-            self._take(open_catalog(self._catalog, self._catalog_properties).load_table(self._identifier))
+            self._use_credentials_of(
+                open_catalog(self._catalog, self._catalog_properties).load_table(self._identifier)
+            )
         return self._io
 
-    def _take(self, table: Table) -> None:
+    def _use_credentials_of(self, table: Table) -> None:
         self._io: FileIO = table.io
         self._renew_at = renew_at(table.config, time.time())

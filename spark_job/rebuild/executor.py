@@ -1,4 +1,4 @@
-"""What rebuilds and replays need of the pipeline."""
+"""The part of the pipeline that rebuilds and replays use."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Protocol
 
 from icemirror.settings import Settings, TableSettings
 from spark_job.iceberg.catalogs import Catalogs
+from spark_job.plan.attempt_findings import AttemptFindings
 from spark_job.plan.planner import Planner
 from spark_job.plan.plans import Executed, Plan
 
 
-class Executor(Protocol):
+class PlanExecutor(Protocol):
     """Executes plans, one commit at a time."""
 
     @property
@@ -20,15 +21,15 @@ class Executor(Protocol):
 
     @property
     def catalogs(self) -> Catalogs:
-        """Where mirrors and changelogs are."""
+        """The catalogs of mirrors and changelogs."""
 
     @property
     def planner(self) -> Planner:
-        """Plans the tables of the configuration."""
+        """The planner of the configured tables."""
 
     @property
     def run_id(self) -> str:
-        """The run that commits."""
+        """The id of the run that commits."""
 
-    def execute(self, table: TableSettings, make_plan: Callable[[], Plan]) -> Executed:
-        """Execute a plan in one commit; plan again after a conflict."""
+    def execute(self, table: TableSettings, make_plan: Callable[[AttemptFindings], Plan]) -> Executed:
+        """Execute a plan in one commit; plan again after a conflict. Return what was executed."""

@@ -1,4 +1,4 @@
-"""Where a rebuild continues after the snapshot of its cursor expired from the changelog.
+"""Finds where a rebuild continues after the snapshot of its cursor expired from the changelog.
 
 The oldest retained snapshot lists the files of all commits before it, each with the sequence number of its commit.
 Files of later commits than the cursor's hold everything that was not merged: compaction moves events to later numbers
@@ -30,18 +30,20 @@ def restore_expired_cursor(mirror: Mirror, changelog: Table) -> Mirror | None:
         return None
     if not has_files_of_commit(changelog.io, oldest, source.sequence_number):
         return None
-    is_whole = source.files_done is None or source.files_done == _files_of(changelog, oldest, source)
-    moved = CursorSource(
+    is_whole = source.files_done is None or source.files_done == _count_files_of_commit(
+        changelog, oldest, source
+    )
+    restored = CursorSource(
         uuid=source.uuid,
         snapshot_id=oldest.snapshot_id,
         sequence_number=source.sequence_number + (1 if is_whole else 0),
         files_done=0,
         truncated=source.truncated,
     )
-    return replace(mirror, cursor=Cursor(sources=(moved,)))
+    return replace(mirror, cursor=Cursor(sources=(restored,)))
 
 
-def _files_of(changelog: Table, snapshot: Snapshot, source: CursorSource) -> int:
+def _count_files_of_commit(changelog: Table, snapshot: Snapshot, source: CursorSource) -> int:
     """Return how many files of the cursor's commit the snapshot lists."""
     return sum(
         entry.sequence_number == source.sequence_number

@@ -1,8 +1,8 @@
 """Rebuilds a mirror by policy, because it diverged from its changelog.
 
-The tables' metadata decides whether it is needed, so every step begins with a plan. The name of the stage follows from
-the mirror's cursor and the new changelog: after a crash, or in another process, the next step continues with it. Two
-workers at once lose time, not rows: both stages are complete, and only one swap meets the mirror's head.
+Each step begins with a plan, because only the tables' metadata decides whether a resync is needed. The name of the
+stage follows from the mirror's cursor and the new changelog: after a crash, or in another process, the next step
+continues with it. Two workers at once cost time, not rows: each builds a complete stage, and only one swap succeeds.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from uuid import UUID
 from pyiceberg.table import Table
 
 from icemirror.errors import CommitUnknown, Conflict, IcemirrorError
-from icemirror.result import Rebuilt, Staged
 from icemirror.settings import TableSettings
+from icemirror.step_results import Rebuilt, Staged
 from spark_job.iceberg.mirror import Mirror, read_mirror
-from spark_job.iceberg.stage import SUFFIX, StageLocation
-from spark_job.index.root import index_location
+from spark_job.iceberg.stage import StageLocation
+from spark_job.iceberg.stage_file import STAGE_FILE_SUFFIX
+from spark_job.index.location import index_location
+from spark_job.plan.apply_truncation import find_unmerged_truncation
 from spark_job.plan.divergence import Diverged
 from spark_job.plan.planner import Planner
 from spark_job.plan.table_plan import TablePlan
-from spark_job.plan.truncation import find_unmerged_truncation
-from spark_job.rebuild.executor import Executor
+from spark_job.rebuild.executor import PlanExecutor
 from spark_job.rebuild.rebuild import advance_stage, plan_rebuild
 from spark_job.rebuild.swap_stage import StageDamaged
 from spark_job.storage.discard import discard
@@ -36,20 +37,20 @@ def plan_with_resync(planner: Planner, table: TableSettings, *, scan_truncations
 
     `scan_truncations`: read the operations of everything that waits, instead of its metadata alone.
     """
-    found: TablePlan | Diverged | None = planner.plan_table(table)
-    if isinstance(found, TablePlan):
+    plan = planner.plan_table(table)
+    if isinstance(plan, TablePlan):
         scans = scan_truncations and table.on_truncate == "rebuild"
-        ahead = find_unmerged_truncation(found) if scans else None
-        if ahead is None:
-            return found
-        found = ahead
-    if isinstance(found, Diverged) and not found.rebuild_allowed:
-        raise found.error
-    return replace(plan_rebuild(planner, table), staged=True)
+        truncation = find_unmerged_truncation(plan) if scans else None
+        if truncation is None:
+            return plan
+        plan = truncation
+    if isinstance(plan, Diverged) and not plan.rebuild_allowed:
+        raise plan.error
+    return replace(plan_rebuild(planner, table), is_stage=True)
 
 
-def resync_step(executor: Executor, table: TableSettings, reason: str) -> Staged | Rebuilt:
-    """Do one more step of the rebuild. Raise `Conflict` if mirror or changelog moved, so the plan is outdated."""
+def resync_step(executor: PlanExecutor, table: TableSettings, reason: str) -> Staged | Rebuilt:
+    """Do one more step of the rebuild and return its progress. Raise `Conflict` if mirror or changelog moved."""
     loaded = executor.catalogs.load_mirror(table)
     if loaded is None:
         raise Conflict(f"{table.name}: the mirror was dropped after the plan was made")
@@ -66,25 +67,27 @@ def resync_step(executor: Executor, table: TableSettings, reason: str) -> Staged
         raise
     except IcemirrorError as error:
         # Another worker may have swapped the same stage in and removed its files; the changelog may be purged.
-        before = loaded.metadata.current_snapshot_id, changelog.metadata.table_uuid
-        if not isinstance(error, Conflict) and before == _current_state(executor, table, mirror):
+        planned_state = loaded.metadata.current_snapshot_id, changelog.metadata.table_uuid
+        if not isinstance(error, Conflict) and planned_state == _current_state(executor, table, mirror):
             raise
         raise Conflict(f"{table.name}: mirror or changelog moved before the swap: {error}") from error
     if step.position is None:
-        return Staged(events=step.progress.events, of_events=step.progress.of_events, left=step.left)
+        return Staged(events=step.progress.events, of_events=step.progress.of_events, backlog=step.backlog)
     return Rebuilt(events=step.progress.events, position=step.position)
 
 
-def _current_state(executor: Executor, table: TableSettings, mirror: Mirror) -> tuple[int | None, UUID]:
-    """The mirror's head and the uuid of the changelog."""
-    seen = executor.catalogs.load_mirror(table)
-    head = seen.metadata.current_snapshot_id if seen else None
-    return head, executor.planner.load_changelog(table, mirror).metadata.table_uuid
+def _current_state(executor: PlanExecutor, table: TableSettings, mirror: Mirror) -> tuple[int | None, UUID]:
+    """Return the mirror's head and the uuid of the changelog."""
+    current_mirror = executor.catalogs.load_mirror(table)
+    head_id = current_mirror.metadata.current_snapshot_id if current_mirror else None
+    return head_id, executor.planner.load_changelog(table, mirror).metadata.table_uuid
 
 
-def _stage_location(executor: Executor, mirror: Mirror, changelog: Table, reason: str) -> StageLocation:
+def _stage_location(executor: PlanExecutor, mirror: Mirror, changelog: Table, reason: str) -> StageLocation:
     """Return a location that depends only on the mirror's cursor and the new changelog."""
-    merged = mirror.cursor.model_dump(mode="json") if mirror.cursor else None
-    identity = json.dumps([str(changelog.metadata.table_uuid), merged])
+    cursor = mirror.cursor.model_dump(mode="json") if mirror.cursor else None
+    identity = json.dumps([str(changelog.metadata.table_uuid), cursor])
     location = index_location(mirror.table.metadata, executor.settings.index_location)
-    return StageLocation(None, f"{location}/{sha256(identity.encode()).hexdigest()[:32]}{SUFFIX}", reason)
+    return StageLocation(
+        None, f"{location}/{sha256(identity.encode()).hexdigest()[:32]}{STAGE_FILE_SUFFIX}", reason
+    )

@@ -29,5 +29,5 @@ _ROW_SETTINGS = {
 
 
 def fingerprint_settings(settings: TableSettings) -> str:
-    """Stable hash of these settings."""
+    """Return a stable hash of the settings that decide which rows a mirror has."""
     return sha256(settings.model_dump_json(include=_ROW_SETTINGS).encode()).hexdigest()[:32]

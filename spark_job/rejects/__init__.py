@@ -1,1 +1,1 @@
-"""Rejects: bad rows of a changelog, recorded in a separate table exactly once."""
+"""Bad rows of a changelog: the first slice is validated; rejects of later ones are recorded exactly once."""

@@ -20,21 +20,21 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 
 from icemirror.errors import CommitUnknown, Invalid
-from icemirror.processes.crash_points import reach
+from icemirror.processes.crash_points import crash_point
 from icemirror.settings import TableSettings
 from icemirror.telemetry.logs import get_log
-from spark_job.changelog.history import ChangelogFile
-from spark_job.changelog.memory_bounds import piece_bytes
+from spark_job.changelog.added_files import ChangelogFile
+from spark_job.changelog.memory_bounds import max_row_bytes
 from spark_job.changelog.read_rows import RowsExceedMemory, read_rows
 from spark_job.changelog.rejected_rows import RejectedRows
 from spark_job.columns.missing_columns import MissingValues
-from spark_job.columns.projection import field_id_of
-from spark_job.commit.expiry import choose_expired, delete_expired_files
+from spark_job.columns.projection import read_field_id
+from spark_job.commit.expire.expiry import choose_expired, delete_expired_files
 from spark_job.commit.retry import MAX_ATTEMPTS, ConflictRetries
 from spark_job.commit.row_delta import RowDelta
 from spark_job.iceberg.catalogs import Catalogs
-from spark_job.iceberg.mirror import CURSOR, REJECTED, RUN_ID
-from spark_job.index.root import index_location
+from spark_job.iceberg.property_names import PROPERTY_CURSOR, PROPERTY_REJECTED, PROPERTY_RUN_ID
+from spark_job.index.location import index_location
 from spark_job.plan.slices import Slice
 from spark_job.plan.table_plan import TablePlan
 from spark_job.rejects.rejects_schema import RejectsColumn
@@ -42,7 +42,7 @@ from spark_job.rejects.rejects_table import RejectsTable, find_recorded, open_re
 from spark_job.storage.discard import discard_unless_committed
 from spark_job.write.data_files import write_rows
 
-_MIN_EVENTS = 1000  # the share of bad rows means nothing in smaller slices
+_MIN_EVENTS = 1000  # smaller slices have too few rows for a share
 
 log = get_log(__name__)
 
@@ -59,7 +59,7 @@ def record_rejects(
         return
     began, settings = time.perf_counter(), table_plan.settings
     require_within_limit(settings, slice_.events, rejected)
-    written = _record(catalogs, table_plan, slice_, rejected, run_id)
+    written = _commit_unrecorded(catalogs, table_plan, slice_, rejected, run_id)
     log.warning(
         "rows rejected",
         rejected=len(rejected),
@@ -70,14 +70,14 @@ def record_rejects(
     )
 
 
-def _record(
+def _commit_unrecorded(
     catalogs: Catalogs,
     table_plan: TablePlan,
     slice_: Slice,
     rejected: RejectedRows,
     run_id: str,
 ) -> int:
-    """Commit the rows that the rejects table does not have yet; return how many."""
+    """Commit the rows that the rejects table does not have yet. Return how many."""
     settings = table_plan.settings
     retries = ConflictRetries(
         exhausted=f"{settings.rejects_id}: another writer committed during each of {MAX_ATTEMPTS} attempts to record "
@@ -85,15 +85,17 @@ def _record(
     )
     while True:
         target = open_rejects(catalogs, settings, table_plan.changelog, table_plan.shape)
-        new = rejected.take(~find_recorded(target.table, target.current, slice_.files, rejected))
+        unrecorded = rejected.take(
+            ~find_recorded(target.table, target.current_columns, slice_.files, rejected)
+        )
         with retries:
-            if len(new):
-                _commit(target, table_plan, slice_, new, run_id)
-            return len(new)
+            if len(unrecorded):
+                _commit_rejects(target, table_plan, slice_, unrecorded, run_id)
+            return len(unrecorded)
 
 
 def require_within_limit(settings: TableSettings, events: int, rejected: RejectedRows) -> None:
-    """Refuse to reject a large share of the events: a wrong configuration is more likely than so many bad rows."""
+    """Raise `Invalid` for a large share of bad rows: a wrong configuration is more likely than so many of them."""
     if events < _MIN_EVENTS or len(rejected) <= settings.reject_limit * events:
         return
     reasons = ", ".join(f"{reason}: {count:,}" for reason, count in rejected.count_by_reason().items())
@@ -105,7 +107,7 @@ def require_within_limit(settings: TableSettings, events: int, rejected: Rejecte
     )
 
 
-def _commit(
+def _commit_rejects(
     target: RejectsTable,
     table_plan: TablePlan,
     slice_: Slice,
@@ -116,9 +118,9 @@ def _commit(
     table, metadata = target.table, target.metadata
     try:
         with discard_unless_committed(table.io) as written:
-            reach("write-rejects")
-            files = _write(target, table_plan, slice_, rejected, written)
-            reach("rejects-written")
+            crash_point("write-rejects")
+            files = _write_files(target, table_plan, slice_, rejected, written)
+            crash_point("rejects-written")
             expiry = choose_expired(table)
             delta = RowDelta(
                 table=table,
@@ -127,30 +129,31 @@ def _commit(
                 data_files=files,
                 delete_files=(),
                 summary={
-                    RUN_ID: run_id,
-                    CURSOR: slice_.cursor.model_dump_json(),
-                    REJECTED: str(len(rejected)),
+                    PROPERTY_RUN_ID: run_id,
+                    PROPERTY_CURSOR: slice_.cursor.model_dump_json(),
+                    PROPERTY_REJECTED: str(len(rejected)),
                 },
                 properties=target.properties,
-                expired=expiry.snapshot_ids,
+                expired_snapshot_ids=expiry.snapshot_ids,
                 schema=target.new_schema,
-                written=written,
+                metadata_paths=written,
             )
-            reach("commit-rejects")
-            after = delta.commit()
-            reach("rejects-committed")
+            crash_point("commit-rejects")
+            committed_metadata = delta.commit()
+            crash_point("rejects-committed")
     except CommitUnknown as error:
         raise CommitUnknown(f"{target.name}: {error}") from error
-    delete_expired_files(table, expiry, after, index_location(metadata, None))
+    delete_expired_files(table, expiry, committed_metadata, index_location(metadata, None))
 
 
-def _write(
+def _write_files(
     target: RejectsTable,
     table_plan: TablePlan,
     slice_: Slice,
     rejected: RejectedRows,
     written: list[str],
 ) -> Sequence[DataFile]:
+    """Write the rejected rows. Return the new data files; their paths are added to `written`."""
     now, io = datetime.now(UTC), target.table.io
     defaults = table_plan.shape.defaults
     pieces = _read_rejected_rows(table_plan.changelog.io, slice_.files, rejected, target, defaults, now)
@@ -165,8 +168,8 @@ def _read_rejected_rows(
     defaults: MissingValues,
     now: datetime,
 ) -> Iterator[pa.Table]:
-    """Read the rows for the table, in pieces that fit into memory. `rejected` must be sorted by (file, row)."""
-    max_bytes = piece_bytes(sum(file.bytes for file in files))
+    """Yield the rows for the table, in pieces that fit into memory. `rejected` must be sorted by (file, row)."""
+    max_bytes = max_row_bytes(sum(file.bytes for file in files))
     pieces = [rejected]
     while pieces:
         piece = pieces.pop(0)
@@ -187,10 +190,16 @@ def _read_changelog_columns(
     defaults: MissingValues,
     max_bytes: int,
 ) -> pa.Table:
-    """Read the columns of the changelog."""
-    icemirror_ids = {target.columns.ids[column] for column in RejectsColumn}
-    schema = Schema(*(field for field in target.columns.schema.fields if field.field_id not in icemirror_ids))
-    ids = {source: number for source, number in target.columns.ids.items() if source in target.source_ids}
+    """Return the changelog's columns of the rejected rows."""
+    added_ids = {target.next_columns.ids[column] for column in RejectsColumn}
+    schema = Schema(
+        *(field for field in target.next_columns.schema.fields if field.field_id not in added_ids)
+    )
+    ids = {
+        source_id: field_id
+        for source_id, field_id in target.next_columns.ids.items()
+        if source_id in target.source_ids
+    }
     return read_rows(io, files, rejected.file, rejected.row, ids, schema, defaults, max_bytes)
 
 
@@ -201,24 +210,22 @@ def _with_reject_columns(
     target: RejectsTable,
     now: datetime,
 ) -> pa.Table:
-    """Add the reason and the origin of each row."""
-    files_of_rows = [files[ordinal] for ordinal in rejected.file.tolist()]
-    icemirror_columns: dict[RejectsColumn, list[object]] = {
+    """Return the rows with the reason and the origin of each."""
+    row_files = [files[ordinal] for ordinal in rejected.file.tolist()]
+    added_columns: dict[RejectsColumn, list[object]] = {
         RejectsColumn.REASON: [reason.value for reason in rejected.reasons],
         RejectsColumn.MESSAGE: [reason.description for reason in rejected.reasons],
         RejectsColumn.REJECTED_AT: [now] * len(rejected),
-        RejectsColumn.SNAPSHOT_ID: [file.snapshot_id for file in files_of_rows],
-        RejectsColumn.COMMIT: [file.sequence_number for file in files_of_rows],
-        RejectsColumn.FILE: [file.path for file in files_of_rows],
+        RejectsColumn.SNAPSHOT_ID: [file.snapshot_id for file in row_files],
+        RejectsColumn.COMMIT: [file.sequence_number for file in row_files],
+        RejectsColumn.FILE: [file.path for file in row_files],
         RejectsColumn.POSITION: rejected.row.tolist(),
     }
-    values = {
-        target.columns.ids[column]: values_of_rows for column, values_of_rows in icemirror_columns.items()
-    }
-    schema = schema_to_pyarrow(target.columns.schema)
+    values = {target.next_columns.ids[column]: row_values for column, row_values in added_columns.items()}
+    schema = schema_to_pyarrow(target.next_columns.schema)
     columns = [
-        pa.chunked_array([pa.array(values[number], field.type)])
-        if (number := field_id_of(field, target.name)) in values
+        pa.chunked_array([pa.array(values[field_id], field.type)])
+        if (field_id := read_field_id(field, target.name)) in values
         else rows[field.name]
         for field in schema
     ]

@@ -1,7 +1,8 @@
-"""The columns of a rejects table: icemirror's own, then those of the changelog, all of them optional.
+"""The columns of a rejects table: those that icemirror adds, then those of the changelog, all of them optional.
 
-New columns of the changelog are added, dropped ones stay, wider types are followed. So no schema change of the
-changelog prevents a row from being rejected.
+New columns of the changelog are added, dropped ones stay, wider types are adopted. So no schema change of the changelog
+prevents a row from being rejected. `plan.evolve_columns` cannot be used: it raises an error for changes that a mirror
+does not allow, where this module adds a column instead.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from spark_job.plan.evolve_columns import can_promote
 
 
 class RejectsColumn(IntEnum):
-    """icemirror's own columns; the field map has these numbers in place of field ids of the changelog."""
+    """The columns that icemirror adds; the field map has these numbers in place of field ids of the changelog."""
 
     REASON = -1
     MESSAGE = -2
@@ -38,7 +39,7 @@ class RejectsColumn(IntEnum):
     POSITION = -7
 
 
-_METADATA_COLUMNS: Mapping[RejectsColumn, tuple[str, IcebergType]] = {
+_ADDED_COLUMNS: Mapping[RejectsColumn, tuple[str, IcebergType]] = {
     RejectsColumn.REASON: ("icemirror_reason", StringType()),
     RejectsColumn.MESSAGE: ("icemirror_message", StringType()),
     RejectsColumn.REJECTED_AT: ("icemirror_rejected_at", TimestamptzType()),
@@ -59,7 +60,7 @@ class RejectsSchema:
 
 def evolve_rejects_schema(
     changelog: Sequence[NestedField],
-    before: RejectsSchema | None = None,
+    current: RejectsSchema | None = None,
     last_id: int = 0,
     *,
     by_name: bool = False,
@@ -68,24 +69,25 @@ def evolve_rejects_schema(
 
     `by_name`: the table belonged to another changelog, so columns are matched by name instead of field id.
     """
-    icemirror_columns = [
-        NestedField(column, name, kind, required=False) for column, (name, kind) in _METADATA_COLUMNS.items()
+    added_columns = [
+        NestedField(column, name, field_type, required=False)
+        for column, (name, field_type) in _ADDED_COLUMNS.items()
     ]
-    known = {} if before is None else before.ids
-    kept = {source: target for source, target in known.items() if source < 0 or not by_name}
-    evolver = _SchemaEvolver(kept, last_id, by_name)
-    struct = evolver.struct(
-        StructType(*icemirror_columns, *changelog), before.schema.as_struct() if before else None
+    current_ids = {} if current is None else current.ids
+    mapped_ids = {source: target for source, target in current_ids.items() if source < 0 or not by_name}
+    evolver = _SchemaEvolver(mapped_ids, last_id, by_name)
+    struct = evolver.evolve_struct(
+        StructType(*added_columns, *changelog), current.schema.as_struct() if current else None
     )
-    icemirror_ids = {evolver.ids[column] for column in RejectsColumn}
-    fields = [field if field.field_id in icemirror_ids else _optional(field) for field in struct.fields]
-    required = [field.field_id for field in fields if field.required]
-    key = [
+    added_ids = {evolver.ids[column] for column in RejectsColumn}
+    fields = [field if field.field_id in added_ids else _optional(field) for field in struct.fields]
+    required_ids = [field.field_id for field in fields if field.required]
+    identifier_ids = [
         field_id
-        for field_id in (before.schema.identifier_field_ids if before else ())
-        if field_id in required
+        for field_id in (current.schema.identifier_field_ids if current else ())
+        if field_id in required_ids
     ]
-    return RejectsSchema(Schema(*fields, identifier_field_ids=key), evolver.ids)
+    return RejectsSchema(Schema(*fields, identifier_field_ids=identifier_ids), evolver.ids)
 
 
 class _SchemaEvolver:
@@ -93,83 +95,94 @@ class _SchemaEvolver:
 
     def __init__(self, ids: FieldMap, last_id: int, by_name: bool) -> None:
         self.ids = dict(ids)
-        self._last = last_id
+        self._last_id = last_id
         self._by_name = by_name
 
-    def struct(self, wanted: StructType, present: StructType | None) -> StructType:
-        before = {field.field_id: field for field in present.fields} if present else {}
-        grown = dict(before)
-        for field in wanted.fields:
-            old = self._counterpart(field, before)
-            number = self._number(field.field_id, old.field_id if old else None)
-            kind = self._type(field.field_type, old.field_type if old else None)
-            if old is None:
-                grown[number] = NestedField(number, _free_name(field, grown.values()), kind, required=False)
-            elif kind != old.field_type:
-                grown[number] = NestedField(number, old.name, kind, required=False, doc=old.doc)
-        return StructType(*grown.values())
+    def evolve_struct(self, source: StructType, old: StructType | None) -> StructType:
+        """Return the struct for values of the source's struct: all old fields, then the new ones."""
+        old_fields = {field.field_id: field for field in old.fields} if old else {}
+        fields = dict(old_fields)
+        for field in source.fields:
+            old_field = self._find_old_field(field, old_fields)
+            field_id = self._assign_id(field.field_id, old_field.field_id if old_field else None)
+            field_type = self._evolve_type(field.field_type, old_field.field_type if old_field else None)
+            if old_field is None:
+                name = _free_name(field, fields.values())
+                fields[field_id] = NestedField(field_id, name, field_type, required=False)
+            elif field_type != old_field.field_type:
+                fields[field_id] = NestedField(
+                    field_id, old_field.name, field_type, required=False, doc=old_field.doc
+                )
+        return StructType(*fields.values())
 
-    def _counterpart(self, field: NestedField, before: Mapping[int, NestedField]) -> NestedField | None:
+    def _find_old_field(
+        self, field: NestedField, old_fields: Mapping[int, NestedField]
+    ) -> NestedField | None:
         """Return the column for the values of a field, if one has a compatible type."""
-        old = before.get(self.ids.get(field.field_id, 0))
-        if old is None and self._by_name:
-            used = set(self.ids.values())
-            same = (
+        old_field = old_fields.get(self.ids.get(field.field_id, 0))
+        if old_field is None and self._by_name:
+            used_ids = set(self.ids.values())
+            candidates = (
                 candidate
-                for candidate in before.values()
-                if candidate.name == field.name and candidate.field_id not in used
+                for candidate in old_fields.values()
+                if candidate.name == field.name and candidate.field_id not in used_ids
             )
-            old = next(same, None)
-        return old if old is not None and _fits(old.field_type, field.field_type) else None
+            old_field = next(candidates, None)
+        if old_field is None or not _can_hold(old_field.field_type, field.field_type):
+            return None
+        return old_field
 
-    def _number(self, source: int, old: int | None) -> int:
-        if old is None:
-            self._last += 1
-        self.ids[source] = self._last if old is None else old
-        return self.ids[source]
+    def _assign_id(self, source_id: int, old_id: int | None) -> int:
+        """Return the table's field id for a field of the changelog: the old one, else the next free one."""
+        if old_id is None:
+            self._last_id += 1
+        self.ids[source_id] = self._last_id if old_id is None else old_id
+        return self.ids[source_id]
 
-    def _type(self, wanted: IcebergType, present: IcebergType | None) -> IcebergType:
-        match wanted:
+    def _evolve_type(self, source: IcebergType, old: IcebergType | None) -> IcebergType:
+        match source:
             case StructType():
-                return self.struct(wanted, present if isinstance(present, StructType) else None)
+                return self.evolve_struct(source, old if isinstance(old, StructType) else None)
             case ListType():
-                old = present if isinstance(present, ListType) else None
-                number = self._number(wanted.element_id, old.element_id if old else None)
-                element = self._type(wanted.element_type, old.element_type if old else None)
-                return ListType(number, element, element_required=False)
+                old_list = old if isinstance(old, ListType) else None
+                element_id = self._assign_id(source.element_id, old_list.element_id if old_list else None)
+                element = self._evolve_type(source.element_type, old_list.element_type if old_list else None)
+                return ListType(element_id, element, element_required=False)
             case MapType():
-                was = present if isinstance(present, MapType) else None
-                key_id = self._number(wanted.key_id, was.key_id if was else None)
-                value_id = self._number(wanted.value_id, was.value_id if was else None)
-                key = self._type(wanted.key_type, was.key_type if was else None)
-                value = self._type(wanted.value_type, was.value_type if was else None)
+                old_map = old if isinstance(old, MapType) else None
+                key_id = self._assign_id(source.key_id, old_map.key_id if old_map else None)
+                value_id = self._assign_id(source.value_id, old_map.value_id if old_map else None)
+                key = self._evolve_type(source.key_type, old_map.key_type if old_map else None)
+                value = self._evolve_type(source.value_type, old_map.value_type if old_map else None)
                 return MapType(key_id, key, value_id, value, value_required=False)
             case _:
-                return wanted if present is None or can_promote(present, wanted) else present
+                return source if old is None or can_promote(old, source) else old
 
 
 def _optional(field: NestedField) -> NestedField:
-    """Make a field optional, also one of another writer: bad rows may lack any value."""
+    """Return an optional field, also for one that another engine added: bad rows may lack any value."""
     return field.model_copy(update={"required": False}) if field.required else field
 
 
-def _fits(present: IcebergType, wanted: IcebergType) -> bool:
-    """Return whether a column of one type can hold values of the other, if need be after a promotion."""
-    match present, wanted:
+def _can_hold(column: IcebergType, source: IcebergType) -> bool:
+    """Return whether a column of one type can hold values of the source's type, if need be after a promotion."""
+    match column, source:
         case StructType(), StructType():
             return True
         case ListType(), ListType():
-            return _fits(present.element_type, wanted.element_type)
+            return _can_hold(column.element_type, source.element_type)
         case MapType(), MapType():
-            return _fits(present.key_type, wanted.key_type) and _fits(present.value_type, wanted.value_type)
+            return _can_hold(column.key_type, source.key_type) and _can_hold(
+                column.value_type, source.value_type
+            )
         case _:
-            return present == wanted or can_promote(present, wanted) or can_promote(wanted, present)
+            return column == source or can_promote(column, source) or can_promote(source, column)
 
 
-def _free_name(field: NestedField, others: Iterable[NestedField]) -> str:
+def _free_name(field: NestedField, columns: Iterable[NestedField]) -> str:
     """Return the name of a field, with its id appended while another column has that name."""
-    taken = {other.name.casefold() for other in others}
+    used_names = {column.name.casefold() for column in columns}
     name = field.name
-    while name.casefold() in taken:
+    while name.casefold() in used_names:
         name = f"{name}_{field.field_id}"
     return name

@@ -19,33 +19,31 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import NestedField, StructType
 
 from icemirror.errors import Invalid, Transient
-from icemirror.processes.crash_points import reach
+from icemirror.processes.crash_points import crash_point
 from icemirror.settings import TableSettings
-from spark_job.changelog.history import ChangelogFile
+from spark_job.changelog.added_files import ChangelogFile
 from spark_job.changelog.rejected_rows import RejectedRows
 from spark_job.changelog.shape import ChangelogShape
+from spark_job.columns.arrays import U64, Mask
 from spark_job.columns.distinct import distinct
-from spark_job.columns.field_map import dump_field_map, field_ids, load_field_map, renumber
+from spark_job.columns.field_map import dump_field_map, field_ids, load_field_map, with_assigned_ids
 from spark_job.iceberg.catalogs import Catalogs
 from spark_job.iceberg.create import METADATA_RETENTION
 from spark_job.iceberg.lineage_columns import refuse_reserved_names
-from spark_job.iceberg.mirror import FIELD_MAP
+from spark_job.iceberg.property_names import PROPERTY_FIELD_MAP, PROPERTY_REJECTS_OF
 from spark_job.iceberg.supported_types import required_format_version
-from spark_job.index.keys import U64, Mask
 from spark_job.pyiceberg_private.manifest_files import enable_v3_metadata
 from spark_job.rejects.rejects_schema import RejectsColumn, RejectsSchema, evolve_rejects_schema
 from spark_job.storage.translate_errors import catalog_response_errors
 
-REJECTS_OF = "icemirror.rejects-of"  # the mirror, and the changelog's uuid
-
 
 @dataclass(frozen=True)
 class RejectsTable:
-    """The table with its `current` columns and those that it needs. `source_ids`: the changelog's fields among them."""
+    """The table with its current columns, and those after the next commit. `source_ids`: the changelog's fields."""
 
     table: Table
-    current: RejectsSchema
-    columns: RejectsSchema
+    current_columns: RejectsSchema
+    next_columns: RejectsSchema
     source_ids: frozenset[int]
     owner: str
 
@@ -58,11 +56,11 @@ class RejectsTable:
     def new_schema(self) -> Schema | None:
         """The schema that the next commit must add; None if the table has the columns."""
         metadata = self.table.metadata
-        if self.columns.schema.as_struct() == metadata.schema().as_struct():
+        if self.next_columns.schema.as_struct() == metadata.schema().as_struct():
             return None
-        number = 1 + max(schema.schema_id for schema in metadata.schemas)
-        columns = self.columns.schema
-        return Schema(*columns.fields, schema_id=number, identifier_field_ids=columns.identifier_field_ids)
+        schema_id = 1 + max(schema.schema_id for schema in metadata.schemas)
+        schema = self.next_columns.schema
+        return Schema(*schema.fields, schema_id=schema_id, identifier_field_ids=schema.identifier_field_ids)
 
     @property
     def metadata(self) -> TableMetadata:
@@ -76,7 +74,7 @@ class RejectsTable:
     @property
     def properties(self) -> dict[str, str]:
         """The table properties that the next commit sets."""
-        return {FIELD_MAP: dump_field_map(self.columns.ids), REJECTS_OF: self.owner}
+        return {PROPERTY_FIELD_MAP: dump_field_map(self.next_columns.ids), PROPERTY_REJECTS_OF: self.owner}
 
 
 def find_rejects(catalogs: Catalogs, settings: TableSettings) -> tuple[Table, RejectsSchema] | None:
@@ -88,19 +86,19 @@ def find_rejects(catalogs: Catalogs, settings: TableSettings) -> tuple[Table, Re
 def open_rejects(
     catalogs: Catalogs, settings: TableSettings, changelog: Table, shape: ChangelogShape
 ) -> RejectsTable:
-    """Load the rejects table, or create it."""
+    """Return the rejects table; create it if it does not exist."""
     fields = recorded_fields(changelog.schema(), shape)
     owner = f"{settings.name} {changelog.metadata.table_uuid}"
     table = catalogs.load_rejects(settings) or _create(
         catalogs, settings, evolve_rejects_schema(fields), owner
     )
-    current = _require_rejects_table(table, settings)
+    current_columns = _require_rejects_table(table, settings)
     last_id = table.metadata.last_column_id
-    another = table.metadata.properties[REJECTS_OF] != owner
-    columns = evolve_rejects_schema(fields, current, last_id, by_name=another)
-    _require_version(table, columns.schema)
-    sources = frozenset(field_ids(Schema(*fields).as_struct()))
-    return RejectsTable(table, current, columns, sources, owner)
+    is_other_changelog = table.metadata.properties[PROPERTY_REJECTS_OF] != owner
+    next_columns = evolve_rejects_schema(fields, current_columns, last_id, by_name=is_other_changelog)
+    _require_version(table, next_columns.schema)
+    source_ids = frozenset(field_ids(Schema(*fields).as_struct()))
+    return RejectsTable(table, current_columns, next_columns, source_ids, owner)
 
 
 def recorded_fields(schema: Schema, shape: ChangelogShape) -> list[NestedField]:
@@ -110,43 +108,47 @@ def recorded_fields(schema: Schema, shape: ChangelogShape) -> list[NestedField]:
     """
     if not shape.excluded_ids:
         return list(schema.fields)
-    kept = frozenset((*shape.row_ids, *shape.event_column_ids))
-    return [found for field in schema.fields if (found := _keep_fields(field, kept)) is not None]
+    recorded_ids = frozenset((*shape.row_ids, *shape.event_column_ids))
+    return [
+        recorded for field in schema.fields if (recorded := _keep_fields(field, recorded_ids)) is not None
+    ]
 
 
-def _keep_fields(field: NestedField, kept: frozenset[int]) -> NestedField | None:
-    """Return a field, or the kept part of a struct."""
-    if field.field_id in kept:
+def _keep_fields(field: NestedField, recorded_ids: frozenset[int]) -> NestedField | None:
+    """Return a field, or the recorded part of a struct; None if nothing of it is recorded."""
+    if field.field_id in recorded_ids:
         return field
-    kind = field.field_type
-    if not isinstance(kind, StructType):
+    struct = field.field_type
+    if not isinstance(struct, StructType):
         return None
-    inside = [found for child in kind.fields if (found := _keep_fields(child, kept)) is not None]
-    return field.model_copy(update={"field_type": StructType(*inside)}) if inside else None
+    children = [
+        recorded for child in struct.fields if (recorded := _keep_fields(child, recorded_ids)) is not None
+    ]
+    return field.model_copy(update={"field_type": StructType(*children)}) if children else None
 
 
 def _require_rejects_table(table: Table, settings: TableSettings) -> RejectsSchema:
-    """Return the columns of the table; refuse a table that is not the rejects table of this mirror."""
+    """Return the columns of the table. Raise `Invalid` if it is not the rejects table of this mirror."""
     name = str(settings.rejects_id)
-    if table.metadata.properties.get(REJECTS_OF, "").rpartition(" ")[0] != settings.name:
+    if table.metadata.properties.get(PROPERTY_REJECTS_OF, "").rpartition(" ")[0] != settings.name:
         raise Invalid(
             f"{name}: the table exists, but is not the rejects table of {settings.name}. "
             "Choose another rejects_table; nothing was written."
         )
     try:
-        ids = load_field_map(table.metadata.properties[FIELD_MAP])
+        ids = load_field_map(table.metadata.properties[PROPERTY_FIELD_MAP])
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise Invalid(
-            f"{name}: the table property {FIELD_MAP} is missing or damaged: {error!r}. Restore it from an earlier "
-            "metadata file of the table, or choose another rejects_table."
+            f"{name}: the table property {PROPERTY_FIELD_MAP} is missing or damaged: {error!r}. Restore it from an "
+            "earlier metadata file of the table, or choose another rejects_table."
         ) from error
     if table.current_snapshot() is None:
-        ids = renumber(ids, table.schema())
+        ids = with_assigned_ids(ids, table.schema())
     return RejectsSchema(table.schema(), ids)
 
 
 def _require_version(table: Table, schema: Schema) -> None:
-    """Refuse column types that need a later format version than the table's."""
+    """Raise `Invalid` for column types that need a later format version than the table's."""
     min_version = required_format_version(schema)
     if min_version > table.metadata.format_version:
         raise Invalid(
@@ -168,21 +170,21 @@ def _create(catalogs: Catalogs, settings: TableSettings, columns: RejectsSchema,
     properties = {
         **METADATA_RETENTION,
         "format-version": str(version),
-        FIELD_MAP: dump_field_map(columns.ids),
-        REJECTS_OF: owner,
+        PROPERTY_FIELD_MAP: dump_field_map(columns.ids),
+        PROPERTY_REJECTS_OF: owner,
     }
-    reach("create-rejects")
+    crash_point("create-rejects")
     with catalog_response_errors(name):
         try:
             table = catalog.create_table(settings.rejects_id.parts, columns.schema, properties=properties)
         except TableAlreadyExistsError:
-            found = catalogs.load_rejects(settings)
-            if found is None:
+            existing_table = catalogs.load_rejects(settings)
+            if existing_table is None:
                 raise Transient(
                     f"{name}: the catalog refused to create the table because it exists, but does not find it"
                 ) from None
-            return found
-    reach("rejects-created")
+            return existing_table
+    crash_point("rejects-created")
     return catalogs.with_renewable_credentials(settings.mirror_catalog, table)
 
 
@@ -190,27 +192,27 @@ def find_recorded(
     table: Table, columns: RejectsSchema, files: Sequence[ChangelogFile], rejected: RejectedRows
 ) -> Mask:
     """Return for each rejected row whether the table has it; only files with rows of the same commits are read."""
-    named = _names(columns)
-    if table.current_snapshot() is None or named is None:
+    column_names = _position_columns(columns)
+    if table.current_snapshot() is None or column_names is None:
         return np.zeros(len(rejected), dtype=np.bool_)
     ordinals = distinct(rejected.file)
     commits = [files[ordinal].sequence_number for ordinal in ordinals.tolist()]
-    # A compacted file counts as the commit before the compaction while no older file remains, later as the
-    # compaction's own commit.
-    rows = _read(table, *named, min(commits) - 1, max(commits) + 1)
+    # Compaction of the changelog may shift a file's commit by one.
+    rows = _read_positions(table, *column_names, min(commits) - 1, max(commits) + 1)
     paths = pa.array([files[ordinal].path for ordinal in ordinals.tolist()], pa.large_string())
-    at = pc.index_in(rows.column(0).cast(pa.large_string()), value_set=paths)
-    of_slice = at.is_valid()
-    file = ordinals[at.filter(of_slice).to_numpy()]
-    position = rows.column(1).filter(of_slice).to_numpy().astype(np.uint32)
-    return np.isin(_row_numbers(rejected.file, rejected.row), _row_numbers(file, position))
+    path_index = pc.index_in(rows.column(0).cast(pa.large_string()), value_set=paths)
+    in_slice = path_index.is_valid()
+    file = ordinals[path_index.filter(in_slice).to_numpy()]
+    row = rows.column(1).filter(in_slice).to_numpy().astype(np.uint32)
+    return np.isin(_pack_positions(rejected.file, rejected.row), _pack_positions(file, row))
 
 
-def _row_numbers(file: NDArray[np.uint32], row: NDArray[np.uint32]) -> U64:
+def _pack_positions(file: NDArray[np.uint32], row: NDArray[np.uint32]) -> U64:
+    """Return each position as one number: file in the high 32 bits, row in the low ones."""
     return (file.astype(np.uint64) << np.uint64(32)) | row
 
 
-def _names(columns: RejectsSchema) -> tuple[str, str, str] | None:
+def _position_columns(columns: RejectsSchema) -> tuple[str, str, str] | None:
     """Return the names of the columns for commit, file and position; None if one was dropped."""
     schema, ids = columns.schema, columns.ids
     commit, file, position = (
@@ -220,15 +222,17 @@ def _names(columns: RejectsSchema) -> tuple[str, str, str] | None:
     return (commit, file, position) if commit and file and position else None
 
 
-def _read(table: Table, commit: str, file: str, position: str, first: int, last: int) -> pa.Table:
+def _read_positions(
+    table: Table, commit: str, file: str, position: str, first_commit: int, last_commit: int
+) -> pa.Table:
     """Read file and position of the rows that were rejected in these commits."""
-    number = Reference(name=commit)
-    within = And(
-        GreaterThanOrEqual(term=number, value=literal(first)),
-        LessThanOrEqual(term=number, value=literal(last)),
+    commit_column = Reference(name=commit)
+    in_commits = And(
+        GreaterThanOrEqual(term=commit_column, value=literal(first_commit)),
+        LessThanOrEqual(term=commit_column, value=literal(last_commit)),
     )
     try:
-        rows = table.scan(row_filter=within, selected_fields=(file, position)).to_arrow()
+        rows = table.scan(row_filter=in_commits, selected_fields=(file, position)).to_arrow()
     except (ValueError, NotImplementedError) as error:  # equality deletes, which PyIceberg does not read
         raise Invalid(
             f"{'.'.join(table.name())}: its rows cannot be read ({type(error).__name__}); nothing was merged. Rewrite "

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from pyiceberg.io import FileIO
 
-from spark_job.changelog.changes import Changes
-from spark_job.changelog.history import ChangelogFile
-from spark_job.changelog.read_changes import validate_file
+from spark_job.changelog.added_files import ChangelogFile
+from spark_job.changelog.event_batch import EventBatch
+from spark_job.changelog.read_events import validate_file
+from spark_job.changelog.require_inserts import require_inserts
 from spark_job.changelog.shape import ChangelogShape
 from spark_job.engine.engine import Engine
 from spark_job.engine.work import KeyOnlyWork
 from spark_job.index.keys import Keys
-from spark_job.merge.append_rows import require_inserts
 
 
 @dataclass(frozen=True)
@@ -24,32 +24,32 @@ class ValidSlice:
 
     @property
     def paths(self) -> list[str]:
-        """No file is written."""
+        """No paths: a validation writes no file."""
         return []
 
 
 @dataclass(frozen=True)
 class ValidateWork(KeyOnlyWork):
-    """Reads key, operation and sequence of some files, and refuses what a merge refuses; sent to the tasks."""
+    """Reads key, operation and sequence of some files, and raises what a merge raises; sent to the tasks."""
 
     io: FileIO
     files: tuple[ChangelogFile, ...]
     shape: ChangelogShape
 
-    def source(self, file: ChangelogFile) -> tuple[FileIO, tuple[int, ...]]:
+    def key_source(self, file: ChangelogFile) -> tuple[FileIO, tuple[int, ...]]:
         """Return the changelog's storage and the field ids of its key."""
         return self.io, self.shape.key_ids
 
-    def read(self, ordinals: range) -> Changes:
+    def read(self, ordinals: range) -> EventBatch:
         """Validate these files; return no events."""
         check = require_inserts if self.shape.is_keyless else validate_file
         for ordinal in ordinals:
             check(self.io, self.files[ordinal], self.shape)
         none = np.empty(0, dtype=np.uint32)
         sequence = np.empty((0, self.shape.sequence.parts), dtype=np.uint64)
-        return Changes(Keys(np.empty(0, dtype=np.uint64)), none.astype(np.uint8), sequence, none, none)
+        return EventBatch(Keys(np.empty(0, dtype=np.uint64)), none.astype(np.uint8), sequence, none, none)
 
-    def merge(self, read: Callable[[], Changes]) -> ValidSlice:
+    def run_shard(self, read: Callable[[], EventBatch]) -> ValidSlice:
         """Validate a range of keys."""
         read()
         return ValidSlice()

@@ -36,42 +36,42 @@ _SQLALCHEMY_DETAILS = re.compile(r"\n\[SQL: .*|\(Background on this error at: .*
 
 
 def is_forbidden(error: BaseException) -> bool:
-    """Whether a permission is missing, so that the operation did not happen."""
-    return any(_forbids(raised) for raised in _with_driver_error(error))
+    """Return whether a permission is missing, so that the operation did not happen."""
+    return any(_means_forbidden(raised) for raised in _with_driver_error(error))
 
 
 def is_disk_full(error: BaseException) -> bool:
-    """Whether no space is left. The operation may succeed later."""
+    """Return whether no space is left. The operation may succeed later."""
     if isinstance(error, OSError):
         return error.errno in _FULL_ERRNOS
     return any(_sqlite_code(raised) == sqlite3.SQLITE_FULL for raised in _with_driver_error(error))
 
 
 def is_damaged_database(error: BaseException) -> bool:
-    """Whether the file of a SQLite catalog is damaged, or is not a SQLite file."""
+    """Return whether the file of a SQLite catalog is damaged, or is not a SQLite file."""
     return any(_sqlite_code(raised) in _SQLITE_DAMAGED for raised in _with_driver_error(error))
 
 
 def error_text(error: BaseException) -> str:
     """Return the message in one line, without the statement and parameters that SQLAlchemy adds."""
-    driver = getattr(error, "orig", None)
-    words = str(driver if isinstance(driver, BaseException) else error)
-    return " ".join(_SQLALCHEMY_DETAILS.sub("", words).split())
+    driver_error = getattr(error, "orig", None)
+    message = str(driver_error if isinstance(driver_error, BaseException) else error)
+    return " ".join(_SQLALCHEMY_DETAILS.sub("", message).split())
 
 
 def _with_driver_error(error: BaseException) -> Iterator[BaseException]:
     """Yield the error, and the database driver's error if SQLAlchemy wraps one."""
     yield error
-    driver = getattr(error, "orig", None)
-    if isinstance(driver, BaseException):
-        yield driver
+    driver_error = getattr(error, "orig", None)
+    if isinstance(driver_error, BaseException):
+        yield driver_error
 
 
-def _forbids(error: BaseException) -> bool:
+def _means_forbidden(error: BaseException) -> bool:
     if isinstance(error, OSError):
-        code = _ARROW_AWS_CODE.search(str(error))
+        aws_code = _ARROW_AWS_CODE.search(str(error))
         return error.errno in _PERMISSION_ERRNOS or (
-            code is not None and _is_forbidden_code(code[1].replace("_", ""))
+            aws_code is not None and _is_forbidden_code(aws_code[1].replace("_", ""))
         )
     if isinstance(error, sqlite3.Error):
         return _sqlite_code(error) in _SQLITE_READ_ONLY
@@ -86,7 +86,7 @@ def _sqlite_code(error: BaseException) -> int | None:
 
 
 def _sqlstate(error: BaseException) -> object:
-    """Drivers of PostgreSQL have one of these attributes."""
+    """Return the SQLSTATE of a PostgreSQL driver's error: drivers have one of these attributes."""
     return getattr(error, "sqlstate", getattr(error, "pgcode", None))
 
 
@@ -95,12 +95,12 @@ def _is_forbidden_code(code: str) -> bool:
 
 
 def _aws_code(error: BaseException) -> str:
-    """The error code of botocore's ClientError."""
+    """Return the error code of botocore's ClientError; empty for other errors."""
     response = getattr(error, "response", None)
     details = response.get("Error") if isinstance(response, dict) else None
     return str(details.get("Code", "")) if isinstance(details, dict) else ""
 
 
 def _http_status(error: BaseException) -> object:
-    """Clients of Azure and Google have one of these attributes."""
+    """Return the HTTP status of an error of an Azure or Google client: they have one of these attributes."""
     return getattr(error, "status_code", getattr(error, "code", None))

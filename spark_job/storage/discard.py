@@ -24,7 +24,9 @@ class Discarded:
     reason: str | None = None
 
 
-class _Outcome(Enum):
+class _DeleteOutcome(Enum):
+    """What became of one file."""
+
     DELETED = auto()
     MISSING = auto()
     NOT_DELETED = auto()
@@ -38,27 +40,27 @@ def discard(io: FileIO, paths: Iterable[str]) -> Discarded:
     reasons: list[str] = []
     forbidden: list[str] = []
 
-    def delete(path: str) -> _Outcome:
+    def delete(path: str) -> _DeleteOutcome:
         if len(forbidden) >= _MAX_PERMISSION_ERRORS:
-            return _Outcome.NOT_DELETED
+            return _DeleteOutcome.NOT_DELETED
         try:
             io.delete(path)
         except FileNotFoundError:
-            return _Outcome.MISSING
+            return _DeleteOutcome.MISSING
         except Exception as error:  # storage clients raise different classes; all mean that the file stays
             reasons.append(type(error).__name__)
             if isinstance(error, PermissionError):
                 forbidden.append(path)
-            return _Outcome.NOT_DELETED
-        return _Outcome.DELETED
+            return _DeleteOutcome.NOT_DELETED
+        return _DeleteOutcome.DELETED
 
-    unique = list(dict.fromkeys(paths))
-    if not unique:
+    unique_paths = list(dict.fromkeys(paths))
+    if not unique_paths:
         return Discarded()
-    outcomes = map_parallel(delete, unique, unique[0])
+    outcomes = map_parallel(delete, unique_paths, unique_paths[0])
     return Discarded(
-        outcomes.count(_Outcome.DELETED),
-        outcomes.count(_Outcome.NOT_DELETED),
+        outcomes.count(_DeleteOutcome.DELETED),
+        outcomes.count(_DeleteOutcome.NOT_DELETED),
         reasons[0] if reasons else None,
     )
 

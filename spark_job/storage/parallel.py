@@ -8,13 +8,14 @@ from functools import cache
 from typing import TypeVar
 
 _THREADS = 16
+_INDEX_THREADS = 32
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
 def is_remote(path: str) -> bool:
-    """Whether reading this path costs a network round trip."""
+    """Return whether reading this path costs a network round trip."""
     scheme, colon, _ = path.partition("://")
     return bool(colon) and scheme != "file"
 
@@ -33,5 +34,17 @@ def map_parallel(
 
 @cache
 def _pool() -> ThreadPoolExecutor:
-    """Created on first use, in the process that uses it."""
+    """Return the pool, created on first use in the process that uses it."""
     return ThreadPoolExecutor(_THREADS, thread_name_prefix="round-trips")
+
+
+@cache
+def range_pool() -> ThreadPoolExecutor:
+    """Return the threads that read byte ranges of one file."""
+    return ThreadPoolExecutor(_INDEX_THREADS, thread_name_prefix="ranges")
+
+
+@cache
+def segment_pool() -> ThreadPoolExecutor:
+    """Return the threads that search segments. They wait for `range_pool`, so sharing one pool could deadlock."""
+    return ThreadPoolExecutor(_INDEX_THREADS, thread_name_prefix="segments")

@@ -50,10 +50,10 @@ def translate_errors(subject: str = "") -> Iterator[None]:
     except IcemirrorError:
         raise
     except Exception as error:
-        known = translate_error(error, f"{subject}: " if subject else "")
-        if known is None:
+        translated = translate_error(error, f"{subject}: " if subject else "")
+        if translated is None:
             raise
-        raise known from error
+        raise translated from error
 
 
 @contextmanager
@@ -74,10 +74,10 @@ def catalog_response_errors(subject: str) -> Iterator[None]:
         yield
     except (ValidationError, iceberg.ValidationError) as error:
         # Without the cause: pydantic repeats its input, and catalogs vend credentials.
-        if unknown := _UNKNOWN_TYPE.search(str(error)):
+        if unknown_type := _UNKNOWN_TYPE.search(str(error)):
             raise Invalid(
-                f"{subject}: has, or once had, a column of type {unknown[1]}, which this version cannot read. Recreate "
-                "the table without it."
+                f"{subject}: has, or once had, a column of type {unknown_type[1]}, which this version cannot read. "
+                "Recreate the table without it."
             ) from None
         if not isinstance(error, ValidationError):
             raise
@@ -92,7 +92,7 @@ def catalog_response_errors(subject: str) -> Iterator[None]:
 
 
 def is_unknown_type_error(error: Exception) -> bool:
-    """Whether PyIceberg cannot read a table's metadata because of a column's type."""
+    """Return whether PyIceberg cannot read a table's metadata because of a column's type."""
     return _UNKNOWN_TYPE.search(str(error)) is not None
 
 
@@ -108,7 +108,7 @@ def describe_validation_error(error: ValidationError) -> str:
 
 
 def translate_error(error: Exception, prefix: str) -> IcemirrorError | None:
-    """Return icemirror's error for a foreign one, or None if the error means a defect in icemirror."""
+    """Return icemirror's error for an error of a library, or None if the error means a defect in icemirror."""
     match error:
         case iceberg.NoSuchTableError() | iceberg.NoSuchNamespaceError():
             return Invalid(f"{prefix}{error}. Check the name and the catalog in the configuration.")
@@ -136,7 +136,7 @@ def translate_error(error: Exception, prefix: str) -> IcemirrorError | None:
             # Without Arrow's message: it may contain values of rows.
             return Corrupt(f"{prefix}a file contains what its table does not allow ({type(error).__name__})")
         case OSError():
-            return _unreachable(str(error), prefix, otherwise="storage or network failed")
+            return _unreachable(str(error), prefix, fallback_text="storage or network failed")
         case _ if any(base.__module__ in _RETRY_MODULES for base in type(error).__mro__):
             return _translate_client_error(error, prefix)
         case _:
@@ -169,15 +169,15 @@ def _translate_client_error(error: Exception, prefix: str) -> IcemirrorError:
             f"{prefix}the catalog cannot be opened with this configuration: {text.rstrip('.')}. Correct the catalog's "
             "properties."
         )
-    return _unreachable(text, prefix, otherwise="catalog or storage cannot be reached")
+    return _unreachable(text, prefix, fallback_text="catalog or storage cannot be reached")
 
 
-def _unreachable(text: str, prefix: str, *, otherwise: str) -> Transient:
-    """Return host and reason from the message of an HTTP client that could not connect; else the whole message."""
-    at, why = _CONNECTION.search(text), _ERRNO.findall(text)
-    if at is None or not why:
-        return Transient(f"{prefix}{otherwise}: {text}")
+def _unreachable(text: str, prefix: str, *, fallback_text: str) -> Transient:
+    """Return an error with host and reason from the message of an HTTP client; else with the whole message."""
+    connection, reasons = _CONNECTION.search(text), _ERRNO.findall(text)
+    if connection is None or not reasons:
+        return Transient(f"{prefix}{fallback_text}: {text}")
     return Transient(
-        f"{prefix}catalog or storage cannot be reached: {at[1]}:{at[2]}: {why[-1].strip()}. Check its address and the "
-        "network."
+        f"{prefix}catalog or storage cannot be reached: {connection[1]}:{connection[2]}: {reasons[-1].strip()}. "
+        "Check its address and the network."
     )

@@ -1,1 +1,1 @@
-"""A launched job: the worker loop, the tables it serves, and the operations that commands share with it."""
+"""A launched job: the worker loop, its arguments, and the tables that it serves."""

@@ -20,17 +20,17 @@ def discover_tables(settings: Settings, catalogs: Catalogs) -> Settings:
 
     def list_tables(catalog: str | None, namespace: str) -> Iterable[str]:
         with translate_errors(f"namespace {namespace}"):
-            opened = catalogs.get_existing(catalog)
+            iceberg_catalog = catalogs.get_existing(catalog)
             try:
-                return [str(identifier[-1]) for identifier in opened.list_tables(namespace)]
+                return [str(identifier[-1]) for identifier in iceberg_catalog.list_tables(namespace)]
             except Exception as error:
-                if is_absent(error):  # no match yet: the first writer creates it
+                if is_missing_namespace(error):  # no match yet: the first writer creates it
                     return []
                 raise
 
     return expand_discovered(settings, list_tables)
 
 
-def is_absent(error: Exception) -> bool:
-    """Whether the namespace does not exist; Hive has a separate error for that."""
+def is_missing_namespace(error: Exception) -> bool:
+    """Return whether the error means that the namespace does not exist; Hive has a separate error for that."""
     return isinstance(error, NoSuchNamespaceError) or type(error).__name__ == _HIVE_NO_DATABASE

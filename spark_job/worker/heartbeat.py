@@ -28,14 +28,19 @@ class HeartbeatThread:
     """
 
     def __init__(
-        self, me: WorkerId, store: Store, policy: Policy, clock: Callable[[], float], max_seconds: float
+        self,
+        worker_id: WorkerId,
+        store: Store,
+        policy: Policy,
+        clock: Callable[[], float],
+        max_seconds: float,
     ) -> None:
         self.slot_lost = False
-        self._me, self._store, self._policy, self._clock = me, store, policy, clock
+        self._worker_id, self._store, self._policy, self._clock = worker_id, store, policy, clock
         self._done = threading.Event()
         self._max_seconds = max_seconds
-        self._labels = bound_fields()
-        self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+        self._log_fields = bound_fields()
+        self._thread = threading.Thread(target=self._renew_until_done, name="heartbeat", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -45,21 +50,24 @@ class HeartbeatThread:
         self._done.set()
         self._thread.join()
 
-    def _beat(self) -> None:
+    def _renew_until_done(self) -> None:
         ends_at = time.monotonic() + self._max_seconds
-        with bind(table=self._labels.get("table"), run=self._labels.get("run")):
+        with bind(table=self._log_fields.get("table"), run=self._log_fields.get("run")):
             while not self._done.wait(self._policy.lease_seconds / _BEATS_PER_LEASE):
                 if time.monotonic() > ends_at:
                     log.error("slice timed out, releasing the slot", seconds=self._max_seconds)
                     return
-                if not self._is_mine():
+                if not self._renew_lease():
                     self.slot_lost = True
                     return
 
-    def _is_mine(self) -> bool:
-        """Renew the lease. A failure proves nothing: the lease still runs, and the fence protects the commit."""
+    def _renew_lease(self) -> bool:
+        """Renew the lease; return False if another worker has the slot.
+
+        A failure proves nothing: the lease still runs, and the fence protects the commit.
+        """
         try:
-            (action,) = apply(self._store, Heartbeat(self._clock(), self._me), self._policy).actions
+            (action,) = apply(self._store, Heartbeat(self._clock(), self._worker_id), self._policy).actions
         except IcemirrorError as error:
             log.warning("heartbeat failed", reason=str(error))
             return True

@@ -17,16 +17,16 @@ from icemirror.errors import Exit, Invalid
 from spark_job.worker.main import main
 
 
-def maintain(arguments: list[str]) -> int:
-    """Run the command in a separate process."""
+def run_maintain_command(arguments: list[str]) -> int:
+    """Run `icemirror maintain …` in a separate process; return its exit code."""
     parser = argparse.ArgumentParser(prog="icemirror_job.py", add_help=False, allow_abbrev=False)
     parser.add_argument("--config", nargs="+", default=())
-    given, command = parser.parse_known_args(arguments)
+    options, command = parser.parse_known_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, DEFAULT_NAME)
-        if given.config:
+        if options.config:
             try:
-                path.write_text(unpack_arguments(given.config), encoding="utf-8")
+                path.write_text(unpack_arguments(options.config), encoding="utf-8")
             except Invalid as error:
                 print(f"error: {error}", file=sys.stderr)
                 return Exit.BLOCKED
@@ -35,4 +35,4 @@ def maintain(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(maintain(sys.argv[1:]) if sys.argv[1:2] == ["maintain"] else main())
+    sys.exit(run_maintain_command(sys.argv[1:]) if sys.argv[1:2] == ["maintain"] else main())

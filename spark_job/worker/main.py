@@ -12,52 +12,50 @@ import threading
 import time
 
 from icemirror.errors import Exit, IcemirrorError, exit_code
-from icemirror.protocol.worker import Limits
+from icemirror.protocol.worker import WorkerLimits
 from icemirror.settings import Settings
-from icemirror.stores.from_settings import open_store, policy_of
-from icemirror.telemetry.from_settings import open_report, start_logs
+from icemirror.stores.from_settings import build_policy, open_store
 from icemirror.telemetry.logs import get_log
+from icemirror.telemetry.start_telemetry import open_report, start_logs
 from spark_job.worker.run_arguments import RunArguments, read_arguments
 
-_TURN_SLICES = 2  # then the next waiting table has its turn
+_MAX_SLICES_PER_TURN = 2  # then the next waiting table has its turn
 
 log = get_log(__name__)
 
 
 def main() -> int:
-    """Run until there is no work, or until SIGTERM."""
+    """Run until there is no work, or until SIGTERM; return the exit code."""
     began = time.monotonic()
     try:
-        launched = read_arguments(sys.argv[1:], os.environ)
-        _run(launched, launched.settings(os.environ), began + launched.stop_after_seconds)
+        arguments = read_arguments(sys.argv[1:], os.environ)
+        _run(arguments, arguments.settings(os.environ), began + arguments.stop_after_seconds)
     except IcemirrorError as error:
         log.failure("worker failed", error)
         return exit_code(error)
     return Exit.DONE
 
 
-def _run(launched: RunArguments, settings: Settings, ends_at: float) -> None:
+def _run(arguments: RunArguments, settings: Settings, ends_at: float) -> None:
     from spark_job.worker.tables import WorkerTables  # heavy: only with valid settings
     from spark_job.worker.worker import WorkerDependencies, run_worker
 
     start_logs(settings)
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    me = launched.holder
-    tables = WorkerTables(settings, me.run_id)
+    worker_id = arguments.worker_id
+    tables = WorkerTables(settings, worker_id.run_id)
     with open_store(settings) as store:
         run_worker(
-            me,
+            worker_id,
             WorkerDependencies(
                 store=store,
-                policy=policy_of(settings),
-                limits=Limits(linger_seconds=settings.job.linger, turn_slices=_TURN_SLICES),
-                advance=tables.advance,
-                replay=tables.replay,
-                tables=tables.names,
-                discovery_error=tables.discovery_error,
+                policy=build_policy(settings),
+                limits=WorkerLimits(
+                    linger_seconds=settings.job.linger, max_slices_per_turn=_MAX_SLICES_PER_TURN
+                ),
+                tables=tables,
                 stopping=lambda: stop.is_set() or time.monotonic() > ends_at,
                 report=open_report(settings),
-                timer=tables.timer,
             ),
         )

@@ -15,9 +15,9 @@ from icemirror.config_file.load import load_settings, parse_settings
 from icemirror.config_file.packing import unpack_arguments
 from icemirror.errors import BadConfig
 from icemirror.processes.process_identity import identify
-from icemirror.processes.run_request import RunRequest
 from icemirror.protocol.events import WorkerId
 from icemirror.protocol.rows import SlotId
+from icemirror.protocol.run_request import RunRequest
 from icemirror.settings import Settings
 
 _EMR_RUN_ID = "SERVERLESS_EMR_JOB_ID"  # set by EMR Serverless
@@ -33,12 +33,12 @@ class RunArguments:
     stop_after_seconds: float = math.inf
 
     @property
-    def holder(self) -> WorkerId:
-        """The id of the worker in the slot's row."""
+    def worker_id(self) -> WorkerId:
+        """The id of this worker in the row of its slot."""
         return WorkerId(SlotId(self.request.group, self.request.slot), self.request.gen, self.run_id)
 
     def settings(self, environ: Mapping[str, str]) -> Settings:
-        """Load the configuration, with the secrets of this job's environment."""
+        """Return the configuration, with the secrets of this job's environment."""
         path = Path(self.request.config)
         return (
             parse_settings(unpack_arguments(self.config), path, environ)
@@ -48,7 +48,7 @@ class RunArguments:
 
 
 def read_arguments(arguments: Sequence[str], environ: Mapping[str, str]) -> RunArguments:
-    """Parse the arguments.
+    """Return the parsed arguments.
 
     The trigger polls the platform for this run id: the platform's own id if it provides one, else the name that
     the run was launched under, else this process.
@@ -60,19 +60,24 @@ def read_arguments(arguments: Sequence[str], environ: Mapping[str, str]) -> RunA
     parser.add_argument(
         "--stop-after", type=float, default=math.inf, help="seconds; default: as long as there is work"
     )
-    given = parser.parse_args(arguments)
-    request = _read_request(given.request)
-    run_id = given.run_id and (environ.get(_EMR_RUN_ID) or given.run_id)
-    run_id = run_id or identify(os.getpid()) or request.token
-    return RunArguments(request, tuple(given.config), run_id, given.stop_after)
+    options = parser.parse_args(arguments)
+    request = _read_request(options.request)
+    run_id = _find_run_id(options.run_id, request, environ)
+    return RunArguments(request, tuple(options.config), run_id, options.stop_after)
+
+
+def _find_run_id(launch_name: str | None, request: RunRequest, environ: Mapping[str, str]) -> str:
+    if not launch_name:
+        return identify(os.getpid()) or request.token
+    return environ.get(_EMR_RUN_ID) or launch_name
 
 
 def _read_request(text: str) -> RunRequest:
     try:
         return RunRequest.model_validate_json(text)
     except ValidationError as error:
-        where = ", ".join(".".join(map(str, problem["loc"])) or "JSON" for problem in error.errors())
+        fields = ", ".join(".".join(map(str, problem["loc"])) or "JSON" for problem in error.errors())
         raise BadConfig(
-            f"the run request is of another release ({where}): trigger and job differ. "
+            f"the run request is of another release ({fields}): trigger and job differ. "
             "Install the same release for both"
         ) from None

@@ -6,16 +6,17 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
-from icemirror.errors import Conflict, IcemirrorError, Invalid, Transient
-from icemirror.processes.crash_points import reach
+from icemirror.errors import Conflict, Transient
+from icemirror.processes.crash_points import crash_point
 from icemirror.protocol.actions import Action, Idle
-from icemirror.protocol.events import Declined, Event, KnownTables, TurnEnded, WorkerId
-from icemirror.protocol.idle_polling import MAX_POLL_SECONDS, LastPoll
+from icemirror.protocol.events import ConfiguredTables, Declined, Event, TurnEnded, WorkerId
 from icemirror.protocol.policy import Policy
 from icemirror.protocol.replay import Replay, ReplayStep
 from icemirror.protocol.worker import (
-    Limits,
+    MAX_POLL_SECONDS,
+    LastPoll,
     MergeConflict,
     MergedToHead,
     MergeFailed,
@@ -25,18 +26,20 @@ from icemirror.protocol.worker import (
     SliceDone,
     Worker,
     WorkerInput,
+    WorkerLimits,
     after_fencing,
     after_merge,
     next_event,
     transition,
 )
-from icemirror.result import ErrorResult, NothingToMerge, StepResult
+from icemirror.result import ErrorResult
+from icemirror.step_results import NothingToMerge, StepResult
 from icemirror.stores.apply import apply
 from icemirror.stores.store import Store
 from icemirror.telemetry.error_results import LOG_HINT, to_error_result
 from icemirror.telemetry.logs import bind, get_log
 from spark_job.worker.heartbeat import HeartbeatThread
-from spark_job.worker.turn import Turn
+from spark_job.worker.turn_record import TurnRecord
 
 _POLL_SECONDS = 0.25  # how often a lingering worker polls the state
 _POLLS_PER_LEASE = 4
@@ -47,100 +50,105 @@ log = get_log(__name__)
 
 
 def _report_nothing(error: BaseException) -> None:
-    """Report no errors."""
+    """Ignore the error."""
 
 
-def _discovery_complete() -> ErrorResult | None:
-    """The worker knows all tables of its configuration."""
-    return None
+class ServedTables(Protocol):
+    """The tables that a worker serves; see `WorkerTables`. Steps raise errors of `icemirror.errors`."""
 
+    def names(self) -> ConfiguredTables:
+        """Return the names of all tables that the worker knows."""
 
-def _no_replay(table: str, replay: Replay) -> ReplayStep:
-    raise Invalid(f"{table}: this job cannot replay")
+    def discovery_error(self) -> ErrorResult | None:
+        """Return why `names` may be incomplete; None if it is complete."""
+
+    def advance(self, name: str) -> StepResult:
+        """Execute the next step of a table; return its result."""
+
+    def replay(self, name: str, replay: Replay) -> ReplayStep:
+        """Execute the next step of a requested replay; return its result."""
+
+    def timer(self) -> float:
+        """Return a timer in seconds, without the time that Spark took to start."""
 
 
 @dataclass(frozen=True)
 class WorkerDependencies:
     """Everything that the worker loop calls.
 
-    `advance` does the next step of a table, `replay` the next step of a requested replay; both raise errors of
-    `icemirror.errors`. `timer`: seconds, without the time that Spark took to start. `tables` are those that the worker
-    knows, `discovery_error`: why they may be incomplete. `stopping` is true once the worker has to release what it
-    holds and end. `report` receives every failure.
+    `stopping` is true once the worker has to release what it holds and end. `report` receives every failure.
     """
 
     store: Store
     policy: Policy
-    limits: Limits
-    advance: Callable[[str], StepResult]
-    tables: Callable[[], KnownTables]
+    limits: WorkerLimits
+    tables: ServedTables
     stopping: Callable[[], bool]
-    discovery_error: Callable[[], ErrorResult | None] = _discovery_complete
-    replay: Callable[[str, Replay], ReplayStep] = _no_replay
     report: Callable[[BaseException], None] = _report_nothing
     clock: Callable[[], float] = time.time
-    timer: Callable[[], float] = time.perf_counter
     sleep: Callable[[float], None] = time.sleep
     jitter: Callable[[], float] = random.random
     max_slice_seconds: float = _MAX_SLICE_SECONDS
 
 
-def run_worker(me: WorkerId, deps: WorkerDependencies) -> None:
+def run_worker(worker_id: WorkerId, deps: WorkerDependencies) -> None:
     """Take the slot (or end at once if it is taken), serve tables, linger, and release the slot.
 
-    Only the state is touched before the slot is taken: `advance` may open what it needs at its first call.
+    Only the state is touched before the slot is taken: `tables` may open what they need at the first call.
     """
-    worker, turn = Worker(me), None
-    last: LastPoll | None = None
-    with bind(run=me.run_id):
-        while worker.phase is not Phase.END:
-            if worker.phase is Phase.MERGE and worker.turn is not None:
-                turn = turn or Turn(worker.turn.table, me.run_id, deps.clock, deps.timer)
-                with bind(table=turn.table):
-                    worker = _merge(worker, turn, deps)
+    state, record = Worker(worker_id), None
+    last_poll: LastPoll | None = None
+    with bind(run=worker_id.run_id):
+        while state.phase is not Phase.END:
+            if state.phase is Phase.MERGE and state.turn is not None:
+                record = record or TurnRecord(
+                    state.turn.table, worker_id.run_id, deps.clock, deps.tables.timer
+                )
+                with bind(table=record.table):
+                    state = _run_step(state, record, deps)
                 continue
             token = ""
-            if worker.phase is Phase.LINGER:
+            if state.phase is Phase.LINGER:
                 deps.sleep(_POLL_SECONDS)
                 token = _change_token(deps)
-                if last and last.is_fresh(token, deps.clock()) and not deps.stopping():
+                if last_poll and last_poll.is_fresh(token, deps.clock()) and not deps.stopping():
                     continue
-            event = next_event(worker, _worker_input(turn, deps), deps.limits)
-            action = _apply(worker.phase, event, deps)
+            event = next_event(state, _worker_input(record, deps), deps.limits)
+            action = _apply_event(state.phase, event, deps)
             if isinstance(event, Declined):
                 log.warning("table not in the job's configuration", table=event.table)
-            worker = transition(worker, event, action, deps.limits)
-            last = _last_poll(worker, action, token, deps)
-            if turn is not None and (worker.phase is not Phase.MERGE or isinstance(event, TurnEnded)):
-                _record(turn, deps)
-                turn = None
-        if turn is not None:  # fenced during a slice: earlier commits are recorded too
-            _record(turn, deps)
+            state = transition(state, event, action, deps.limits)
+            last_poll = _last_poll(state, action, token, deps)
+            if record is not None and (state.phase is not Phase.MERGE or isinstance(event, TurnEnded)):
+                _store_result(record, deps)
+                record = None
+        if record is not None:  # fenced during a slice: earlier commits are recorded too
+            _store_result(record, deps)
         log.info("worker ended")
 
 
 def _change_token(deps: WorkerDependencies) -> str:
-    """The store's change token, read before the rows: a change in between shows at the next poll."""
+    """Return the store's change token, read before the rows: a change in between shows at the next poll."""
     try:
         return deps.store.change_token()
     except Transient:
         return ""
 
 
-def _last_poll(worker: Worker, action: Action, token: str, deps: WorkerDependencies) -> LastPoll | None:
-    """What a lingering worker saw at its last poll; None if it has to poll again at once."""
-    if worker.phase is not Phase.LINGER or not isinstance(action, Idle) or not token:
+def _last_poll(state: Worker, action: Action, token: str, deps: WorkerDependencies) -> LastPoll | None:
+    """Return what a lingering worker saw at its last poll; None if it has to poll again at once."""
+    if state.phase is not Phase.LINGER or not isinstance(action, Idle) or not token:
         return None
-    now, behind = deps.clock(), worker.clock_offset_seconds
-    ends_at = (worker.idle_since or 0.0) - behind + deps.limits.linger_seconds
-    due_at = None if action.due_at is None else action.due_at - behind
+    now, offset_seconds = deps.clock(), state.clock_offset_seconds
+    ends_at = (state.idle_since or 0.0) - offset_seconds + deps.limits.linger_seconds
+    due_at = None if action.due_at is None else action.due_at - offset_seconds
     max_seconds = min(MAX_POLL_SECONDS, deps.policy.lease_seconds / _POLLS_PER_LEASE)
     return LastPoll(token, now, due_at, ends_at, max_seconds)
 
 
-def _apply(phase: Phase, event: Event, deps: WorkerDependencies) -> Action:
-    """Apply an event to the state; retry a few times while the store is unreachable."""
-    reach(f"worker-{phase}")
+def _apply_event(phase: Phase, event: Event, deps: WorkerDependencies) -> Action:
+    """Apply an event to the stored state and return the action; retry a few times while the store is unreachable."""
+    crash_point(f"worker-{phase}")
     for attempt in range(1, _STATE_ATTEMPTS):
         try:
             (action,) = apply(deps.store, event, deps.policy, deps.sleep).actions
@@ -150,70 +158,62 @@ def _apply(phase: Phase, event: Event, deps: WorkerDependencies) -> Action:
             deps.sleep(2.0**attempt * (0.5 + deps.jitter() / 2))
     else:
         (action,) = apply(deps.store, event, deps.policy, deps.sleep).actions
-    reach(f"worker-{phase}-done")
+    crash_point(f"worker-{phase}-done")
     return action
 
 
-def _merge(worker: Worker, turn: Turn, deps: WorkerDependencies) -> Worker:
-    reach("worker-merge")
+def _run_step(state: Worker, record: TurnRecord, deps: WorkerDependencies) -> Worker:
+    crash_point("worker-merge")
     with HeartbeatThread(
-        worker.me,
+        state.id,
         deps.store,
         deps.policy,
-        lambda: deps.clock() + worker.clock_offset_seconds,
+        lambda: deps.clock() + state.clock_offset_seconds,
         deps.max_slice_seconds,
     ) as heartbeat:
-        outcome = _advance(turn, worker.turn.replay if worker.turn else None, deps)
-    reach("worker-merge-done")
+        outcome = _advance_table(record, state.turn.replay if state.turn else None, deps)
+    crash_point("worker-merge-done")
     if heartbeat.slot_lost:
         log.warning("slot taken by another worker, stopping")
-        return after_fencing(worker)
-    after = after_merge(worker, outcome, deps.limits)
-    if after.phase is Phase.FAIL and turn.error is None:  # too many conflicts
-        turn.error = after.error
-        log.warning("merge failed", reason=after.error.message if after.error else "")
-    return after
+        return after_fencing(state)
+    next_state = after_merge(state, outcome, deps.limits)
+    if next_state.phase is Phase.FAIL and record.error is None:  # too many conflicts
+        record.error = next_state.error
+        log.warning("merge failed", reason=next_state.error.message if next_state.error else "")
+    return next_state
 
 
-def _advance(turn: Turn, replay: Replay | None, deps: WorkerDependencies) -> MergeOutcome:
-    """Do one step; any error fails this table only; the others continue."""
+def _advance_table(record: TurnRecord, replay: Replay | None, deps: WorkerDependencies) -> MergeOutcome:
+    """Execute one step of the table and return its outcome. An error fails this table only; the others continue."""
     try:
-        step = deps.replay(turn.table, replay) if replay else deps.advance(turn.table)
+        step = deps.tables.replay(record.table, replay) if replay else deps.tables.advance(record.table)
     except Conflict as error:
         return MergeConflict(to_error_result(error, LOG_HINT))
-    except IcemirrorError as error:
-        log.failure("merge failed", error)
-        deps.report(error)
-        turn.error = to_error_result(error, LOG_HINT)
-        return MergeFailed(turn.error)
     except Exception as error:
-        log.failure("merge failed unexpectedly", error)
-        deps.report(error)
-        turn.error = to_error_result(error, LOG_HINT)
-        return MergeFailed(turn.error)
+        return MergeFailed(record.fail(error, LOG_HINT, log, deps.report))
     if isinstance(step, ReplayStep):
-        turn.add_replay_step(step)
+        record.add_replay_step(step)
         return ReplayDone(step.progress) if step.done else SliceDone(step.progress)
-    turn.add_step(step)
+    record.add_step(step)
     return MergedToHead(step.head) if isinstance(step, NothingToMerge) else SliceDone()
 
 
-def _record(turn: Turn, deps: WorkerDependencies) -> None:
-    """Record a turn for status and metrics; a failure does not stop the worker."""
+def _store_result(record: TurnRecord, deps: WorkerDependencies) -> None:
+    """Store the result of a turn for status and metrics; a failure does not stop the worker."""
     try:
-        deps.store.record_result(turn.result())
+        deps.store.record_result(record.run_result())
     except Transient as error:
         log.warning("result not recorded", reason=str(error))
 
 
-def _worker_input(turn: Turn | None, deps: WorkerDependencies) -> WorkerInput:
+def _worker_input(record: TurnRecord | None, deps: WorkerDependencies) -> WorkerInput:
     return WorkerInput(
         now=deps.clock(),
         jitter=deps.jitter(),
-        tables=deps.tables(),
-        position=turn.position if turn else None,
-        backlog=turn.backlog if turn else None,
-        run=turn.summary() if turn else None,
+        tables=deps.tables.names(),
+        position=record.position if record else None,
+        backlog=record.backlog if record else None,
+        run=record.summary() if record else None,
         stopping=deps.stopping(),
-        discovery_error=deps.discovery_error(),
+        discovery_error=deps.tables.discovery_error(),
     )

@@ -9,22 +9,17 @@ from itertools import chain, pairwise
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, NullOrder, SortDirection, SortOrder
-from pyiceberg.transforms import IdentityTransform, TruncateTransform, UnknownTransform
-from pyiceberg.types import UUIDType
 
 from spark_job.iceberg.lineage_columns import written_schema
 from spark_job.iceberg.write_properties import file_locations
-from spark_job.index.keys import Indices
 from spark_job.write.parquet_writer import ParquetFileWriter
-from spark_job.write.partitions import Partition, split_rows
-from spark_job.write.transform_columns import transform_column
+from spark_job.write.partitions import Partition, PartitionedRows, split_rows
+from spark_job.write.sort_rows import can_sort, is_portable_order, sort_order, sort_rows
 
 _WRITER_THREADS = 4
 
@@ -41,12 +36,10 @@ class WrittenRows:
 NOTHING_WRITTEN = WrittenRows((), np.empty(0, np.int32), np.empty(0, np.int64))
 
 
-def write_rows(
-    io: FileIO, metadata: TableMetadata, rows: pa.Table, written: list[str] | None = None
-) -> WrittenRows:
+def write_rows(io: FileIO, metadata: TableMetadata, rows: pa.Table, paths: list[str]) -> WrittenRows:
     """Write the rows by partition, each sorted by the table's sort order; without one, in input order.
 
-    Paths are appended to `written` first, so that the caller can discard the files if the commit fails.
+    Paths are appended to `paths` first, so that the caller can discard the files if the commit fails.
     """
     schema, order = metadata.schema(), sort_order(metadata)
     sort_order_id = None
@@ -59,22 +52,26 @@ def write_rows(
         rows = rows.take(pa.array(split.indices))  # one take for all partitions: each take costs all rows
     bounds = np.cumsum([0, *split.counts]).tolist()
     partitions = [rows.slice(start, end - start) for start, end in pairwise(bounds)]
-    target = _PartitionWriter(
-        io, metadata, written_schema(schema, rows), sort_order_id, [] if written is None else written
-    )
+    writer = _PartitionWriter(io, metadata, written_schema(schema, rows), sort_order_id, paths)
     if len(partitions) == 1:
-        files = target.write(split.partitions[0], partitions[0])
+        files = writer.write(split.partitions[0], partitions[0])
     else:
         # Opening and closing files is mostly waiting. Few are open at once, however many partitions exist.
         with ThreadPoolExecutor(_WRITER_THREADS) as pool:
-            files = list(chain.from_iterable(pool.map(target.write, split.partitions, partitions)))
-    file = np.empty(rows.num_rows, dtype=np.int32)
-    pos = np.empty(rows.num_rows, dtype=np.int64)
-    counts = np.array([written.record_count for written in files], dtype=np.int64)
+            files = list(chain.from_iterable(pool.map(writer.write, split.partitions, partitions)))
+    return _locate_rows(split, files)
+
+
+def _locate_rows(split: PartitionedRows, files: list[DataFile]) -> WrittenRows:
+    """Return where each input row was written; `files` contain the rows in the order of `split.indices`."""
+    row_count = len(split.indices)
+    file_ordinal = np.empty(row_count, dtype=np.int32)
+    position = np.empty(row_count, dtype=np.int64)
+    counts = np.array([file.record_count for file in files], dtype=np.int64)
     ends = np.cumsum(counts)
-    file[split.indices] = np.repeat(np.arange(len(files), dtype=np.int32), counts)
-    pos[split.indices] = np.arange(rows.num_rows) - np.repeat(ends - counts, counts)
-    return WrittenRows(tuple(files), file, pos)
+    file_ordinal[split.indices] = np.repeat(np.arange(len(files), dtype=np.int32), counts)
+    position[split.indices] = np.arange(row_count) - np.repeat(ends - counts, counts)
+    return WrittenRows(tuple(files), file_ordinal, position)
 
 
 class _PartitionWriter:
@@ -86,23 +83,23 @@ class _PartitionWriter:
         metadata: TableMetadata,
         schema: Schema,
         sort_order_id: int | None,
-        written: list[str],
+        paths: list[str],
     ) -> None:
         self._io = io
         self._spec_id = metadata.default_spec_id
         self._sort_order_id = sort_order_id
-        self._written = written
+        self._paths = paths
         self._locations = file_locations(metadata.location, metadata.properties)
         self._parquet = ParquetFileWriter(schema, metadata.properties, sort_order(metadata))
 
     def write(self, partition: Partition, rows: pa.Table) -> list[DataFile]:
         """Write the rows of one partition to as many files as they need."""
         files: list[DataFile] = []
-        sizes = self._parquet.new_sizes()
+        sizer = self._parquet.new_sizer()
         while rows.num_rows:
             path = partition.location(self._locations, f"{uuid.uuid4()}.parquet")
-            self._written.append(path)
-            statistics = self._parquet.write(self._io.new_output(path), rows, sizes)
+            self._paths.append(path)
+            statistics = self._parquet.write(self._io.new_output(path), rows, sizer)
             rows = rows.slice(statistics["record_count"])
             file = DataFile.from_args(
                 content=DataFileContent.DATA,
@@ -117,55 +114,3 @@ class _PartitionWriter:
             file.spec_id = self._spec_id
             files.append(file)
         return files
-
-
-def sort_order(metadata: TableMetadata) -> SortOrder:
-    """Return the table's current sort order."""
-    return metadata.sort_order_by_id(metadata.default_sort_order_id) or UNSORTED_SORT_ORDER
-
-
-def can_sort(order: SortOrder) -> bool:
-    """Return whether the order has fields, all with known transforms."""
-    return bool(order.fields) and not any(
-        isinstance(field.transform, UnknownTransform) for field in order.fields
-    )
-
-
-def is_portable_order(order: SortOrder, schema: Schema) -> bool:
-    """Return whether all readers agree on the order.
-
-    They disagree on uuids, which Iceberg Java compares as signed numbers (apache/iceberg#14216).
-    """
-    return not any(
-        isinstance(field.transform, IdentityTransform | TruncateTransform)
-        and isinstance(schema.find_type(field.source_id), UUIDType)
-        for field in order.fields
-    )
-
-
-def sort_rows(rows: pa.Table, schema: Schema, order: SortOrder) -> Indices:
-    """Return the row numbers in that order, as Iceberg compares values; the sort is stable."""
-    columns: dict[str, pa.ChunkedArray] = {}
-    keys: list[tuple[str, str]] = []
-    for number, field in enumerate(order.fields):
-        values = _comparable(transform_column(rows, schema, field.source_id, field.transform))
-        if values.null_count:
-            columns[f"null{number}"] = pc.is_null(values)
-            nulls_first = field.null_order is NullOrder.NULLS_FIRST
-            keys.append((f"null{number}", "descending" if nulls_first else "ascending"))
-        columns[f"value{number}"] = values
-        descending = field.direction is SortDirection.DESC
-        keys.append((f"value{number}", "descending" if descending else "ascending"))
-    indices: Indices = pc.sort_indices(pa.table(columns), sort_keys=keys).to_numpy().astype(np.int64)
-    return indices
-
-
-def _comparable(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Map floating-point numbers to integers of the same order: −0.0 before 0.0, NaN after infinity."""
-    if not pa.types.is_floating(values.type):
-        return values
-    array = values.combine_chunks()
-    numbers = np.where(np.isnan(plain := array.to_numpy(zero_copy_only=False)), np.nan, plain)
-    bits = numbers.astype(np.float64).view(np.int64)
-    ordered = np.where(bits < 0, bits ^ np.int64(np.iinfo(np.int64).max), bits)
-    return pa.chunked_array([pa.array(ordered, mask=array.is_null().to_numpy(zero_copy_only=False))])

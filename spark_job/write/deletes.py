@@ -20,8 +20,8 @@ from pyiceberg.table.metadata import TableMetadata
 from spark_job.iceberg.live_files import DELETED_PATH_ID, DELETED_POS_ID, LiveFile
 from spark_job.iceberg.write_properties import file_locations
 from spark_job.storage.parallel import map_parallel
-from spark_job.write.position_deletes import remember_deletes
-from spark_job.write.vectors import write_vectors
+from spark_job.write.position_deletes import cache_deletes
+from spark_job.write.write_vectors import write_vectors
 
 # Reserved field ids of the spec, "Position Delete Files".
 _SCHEMA = pa.schema(
@@ -46,72 +46,77 @@ def write_deletes(
     metadata: TableMetadata,
     removed: Mapping[str, NDArray[np.int64]],
     live: Mapping[str, LiveFile],
-    written: list[str] | None = None,
+    paths: list[str],
 ) -> list[DataFile]:
     """Write deletes for positions by data file; the positions of each file must be ascending and distinct.
 
-    Paths are appended to `written` first, so that the caller can discard the files if the commit fails.
+    Paths are appended to `paths` first, so that the caller can discard the files if the commit fails.
     """
     if metadata.format_version >= 3:
-        return write_vectors(io, metadata, removed, live, written)
-    groups = group_files_by_partition({path: len(rows) for path, rows in removed.items()}, live)
+        return write_vectors(io, metadata, removed, live, paths)
+    groups = group_by_delete_file({path: len(rows) for path, rows in removed.items()}, live)
     locations = file_locations(metadata.location, metadata.properties)
-    targets = [locations.new_data_location(f"{uuid.uuid4()}-deletes.parquet") for _ in groups]
-    if written is not None:
-        written.extend(targets)
+    delete_paths = [locations.new_data_location(f"{uuid.uuid4()}-deletes.parquet") for _ in groups]
+    paths.extend(delete_paths)
 
-    def write(file: tuple[str, Sequence[str]]) -> DataFile:
-        target, paths = file
-        return _write_file(io, target, paths, removed, live[paths[0]])
+    def write(path_and_group: tuple[str, Sequence[str]]) -> DataFile:
+        delete_path, data_paths = path_and_group
+        return _write_file(io, delete_path, data_paths, removed, live[data_paths[0]])
 
-    many = sum(map(len, removed.values())) > _PARALLEL_WRITE_ROWS
-    return map_parallel(write, list(zip(targets, groups, strict=True)), metadata.location, cpu_bound=many)
+    is_large = sum(map(len, removed.values())) > _PARALLEL_WRITE_ROWS
+    return map_parallel(
+        write, list(zip(delete_paths, groups, strict=True)), metadata.location, cpu_bound=is_large
+    )
 
 
-def group_files_by_partition(rows: Mapping[str, int], live: Mapping[str, LiveFile]) -> list[list[str]]:
-    """Group the data files, given how many rows each loses, whose deletes share one delete file. Pure."""
+def group_by_delete_file(rows: Mapping[str, int], live: Mapping[str, LiveFile]) -> list[list[str]]:
+    """Return groups of data files whose deletes share one delete file. `rows`: rows removed from each file. Pure."""
     if len(rows) <= _MAX_SEPARATE_FILES:
         return [[path] for path in rows]
-    many = min(_MAX_SHARED_ROWS, max(_MIN_SEPARATE_ROWS, _SEPARATE_ROW_SHARE * sum(rows.values())))
-    separate = [[path] for path, count in rows.items() if count >= many]
+    min_separate_rows = min(
+        _MAX_SHARED_ROWS, max(_MIN_SEPARATE_ROWS, _SEPARATE_ROW_SHARE * sum(rows.values()))
+    )
+    separate = [[path] for path, count in rows.items() if count >= min_separate_rows]
     partitions: dict[tuple[int, object], list[str]] = {}
-    for path in sorted(path for path, count in rows.items() if count < many):
+    for path in sorted(path for path, count in rows.items() if count < min_separate_rows):
         partitions.setdefault((live[path].spec_id, live[path].partition), []).append(path)
     return [*separate, *partitions.values()]
 
 
 def _write_file(
     io: FileIO,
-    location: str,
-    paths: Sequence[str],
+    delete_path: str,
+    data_paths: Sequence[str],
     removed: Mapping[str, NDArray[np.int64]],
-    target: LiveFile,
+    first_target: LiveFile,
 ) -> DataFile:
-    positions = [removed[path] for path in paths]
+    positions = [removed[path] for path in data_paths]
     count = sum(map(len, positions))
     all_positions = np.concatenate(positions)
-    path_numbers = np.repeat(np.arange(len(paths), dtype=np.int32), [len(rows) for rows in positions])
-    names = pa.DictionaryArray.from_arrays(pa.array(path_numbers), pa.array(paths)).cast(pa.string())
-    output = io.new_output(location)
+    path_numbers = np.repeat(np.arange(len(data_paths), dtype=np.int32), [len(rows) for rows in positions])
+    path_column = pa.DictionaryArray.from_arrays(pa.array(path_numbers), pa.array(data_paths)).cast(
+        pa.string()
+    )
+    output = io.new_output(delete_path)
     with output.create() as stream:
-        table = pa.table([names, pa.array(all_positions)], schema=_SCHEMA)
+        table = pa.table([path_column, pa.array(all_positions)], schema=_SCHEMA)
         pq.write_table(table, stream, compression="zstd", write_page_checksum=True)
-    remember_deletes(location, dict(zip(paths, positions, strict=True)))
+    cache_deletes(delete_path, dict(zip(data_paths, positions, strict=True)))
     file = DataFile.from_args(
         content=DataFileContent.POSITION_DELETES,
-        file_path=location,
+        file_path=delete_path,
         file_format=FileFormat.PARQUET,
-        partition=target.partition,
+        partition=first_target.partition,
         record_count=count,
         file_size_in_bytes=len(output),
         lower_bounds={
-            DELETED_PATH_ID: paths[0].encode(),
+            DELETED_PATH_ID: data_paths[0].encode(),
             DELETED_POS_ID: struct.pack("<q", int(all_positions.min())),
         },
         upper_bounds={
-            DELETED_PATH_ID: paths[-1].encode(),
+            DELETED_PATH_ID: data_paths[-1].encode(),
             DELETED_POS_ID: struct.pack("<q", int(all_positions.max())),
         },
     )
-    file.spec_id = target.spec_id
+    file.spec_id = first_target.spec_id
     return file

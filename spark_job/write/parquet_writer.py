@@ -1,12 +1,13 @@
 """Write Parquet data files by the table's properties, with statistics that readers can trust.
 
-PyIceberg's writer has defects that make readers miss rows. This one avoids them:
+PyIceberg's writer is not used, because its statistics make readers miss rows:
 
-* Parquet stores no minimum and maximum for values over 4 KiB, so bounds from the other row groups are wrong.
-* Iceberg Java compares uuid bounds as signed numbers (apache/iceberg#14216), in manifests and in Parquet alike, so uuid
-  columns get none.
-* A NULL in a row lineage column is a value that is assigned later and that bounds do not cover, so these get none.
-* Without NaN counts, engines take the greatest number for the maximum although the column contains NaN.
+* It takes bounds from Parquet, which stores none for values over 4 KiB. Here they are computed from the rows.
+* It writes bounds of uuids, which Iceberg Java compares as signed numbers (apache/iceberg#14216). Here uuid columns
+  have none, in manifests and in Parquet.
+* It writes bounds of row lineage columns, in which NULL is a value that the snapshot assigns. Here they have none.
+* It writes no NaN counts, so engines take the greatest number for the maximum of a column with NaN. Here they are
+  written.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import OutputFile
+from pyiceberg.io.pyarrow import parquet_path_to_id_mapping
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.typedef import Properties
@@ -33,7 +35,6 @@ from spark_job.iceberg.lineage_columns import LINEAGE_IDS
 from spark_job.iceberg.metrics_modes import COUNTS, metrics_modes
 from spark_job.iceberg.parquet_options import bloom_filters, parquet_options
 from spark_job.iceberg.write_properties import read_number
-from spark_job.pyiceberg_private.manifest_files import parquet_column_ids
 from spark_job.write.dictionaries import benefits_from_dictionary
 from spark_job.write.file_statistics import file_statistics, has_bounds
 
@@ -45,8 +46,11 @@ _MIN_FILL = 0.9
 
 
 @dataclass
-class FileSizes:
-    """The table's target sizes, and the bytes in Parquet per byte in Arrow; None before any row was written."""
+class RowGroupSizer:
+    """Decides how many rows the next row group takes, by the table's target sizes.
+
+    `ratio`: bytes in Parquet per byte in Arrow, learned from written rows; None before any row was written.
+    """
 
     file_bytes: int
     group_bytes: int
@@ -54,8 +58,8 @@ class FileSizes:
     ratio: float | None = None
 
     @classmethod
-    def of(cls, properties: Mapping[str, str]) -> FileSizes:
-        """Return the targets in the table's properties."""
+    def from_properties(cls, properties: Mapping[str, str]) -> RowGroupSizer:
+        """Return a sizer with the targets in the table's properties."""
         return cls(
             read_number(properties, TARGET_FILE_BYTES),
             read_number(properties, ROW_GROUP_BYTES),
@@ -66,12 +70,12 @@ class FileSizes:
         """Return whether the compression ratio matters for these rows and is still unknown."""
         return self.ratio is None and rows.nbytes > min(self.file_bytes, self.group_bytes)
 
-    def learn(self, arrow_bytes: int, parquet_bytes: int) -> None:
-        """Update the ratio from rows that were written."""
+    def update_ratio(self, arrow_bytes: int, parquet_bytes: int) -> None:
+        """Set the ratio to that of rows that were written."""
         if arrow_bytes:
             self.ratio = parquet_bytes / arrow_bytes
 
-    def next_group(self, rows: pa.Table, file_bytes: int) -> int:
+    def next_group_rows(self, rows: pa.Table, file_bytes: int) -> int:
         """Return how many of the rows the next row group of a file takes; 0 ends the file, which is never empty.
 
         `file_bytes` is the size of its row groups so far.
@@ -83,10 +87,10 @@ class FileSizes:
         if file_bytes + estimate > self.file_bytes * _MAX_STRETCH:
             if file_bytes and file_bytes > self.file_bytes * _MIN_FILL:
                 return 0
-            most = min(self.file_bytes - file_bytes, self.group_bytes)
+            max_group_bytes = min(self.file_bytes - file_bytes, self.group_bytes)
         else:
-            most = self.group_bytes
-        return min(int(rows.num_rows), self.group_rows, max(1, int(most / row_bytes)))
+            max_group_bytes = self.group_bytes
+        return min(int(rows.num_rows), self.group_rows, max(1, int(max_group_bytes / row_bytes)))
 
 
 class ParquetFileWriter:
@@ -98,60 +102,63 @@ class ParquetFileWriter:
         without_lineage = Schema(*(field for field in schema.fields if field.field_id not in LINEAGE_IDS))
         self._properties = properties
         self._leaves = leaf_columns(schema)
-        self._ids = parquet_column_ids(schema)
+        self._ids = parquet_path_to_id_mapping(schema)
         self._paths = {str(schema.find_column_name(field_id)): path for path, field_id in self._ids.items()}
         self._modes = metrics_modes(without_lineage, properties, order) | dict.fromkeys(LINEAGE_IDS, COUNTS)
         self._options = parquet_options(properties)
 
-    def new_sizes(self) -> FileSizes:
-        """Return sizes whose compression ratio is shared by files with similar rows."""
-        return FileSizes.of(self._properties)
+    def new_sizer(self) -> RowGroupSizer:
+        """Return a sizer for files with similar rows: they share its compression ratio."""
+        return RowGroupSizer.from_properties(self._properties)
 
-    def write(self, output: OutputFile, rows: pa.Table, sizes: FileSizes) -> dict[str, Any]:
+    def write(self, output: OutputFile, rows: pa.Table, sizer: RowGroupSizer) -> dict[str, Any]:
         """Write a file of the first rows, as many as its target size takes.
 
         Return its size and statistics as `DataFile.from_args` takes them; `record_count` is the number of rows.
         """
-        options = self._options_for(rows, sizes)
-        if sizes.needs_sample(rows):
-            _sample_ratio(rows, options, sizes)
-        count = written = 0
+        options = self._options_for(rows, sizer)
+        if sizer.needs_sample(rows):
+            _sample_ratio(rows, options, sizer)
+        row_count = group_bytes = 0
         with output.create(overwrite=True) as stream:  # the name is new: no check whether it exists
             with pq.ParquetWriter(stream, rows.schema, **options) as writer:
-                while taken := sizes.next_group(rows.slice(count), written):
-                    group, before = rows.slice(count, taken), stream.tell()
-                    writer.write_table(group, row_group_size=taken)
-                    count, written = count + taken, written + stream.tell() - before
-                    sizes.learn(group.nbytes, stream.tell() - before)
-            footer, size = writer.writer.metadata, stream.tell()
-        statistics = file_statistics(rows.slice(0, count), footer, self._leaves, self._ids, self._modes)
-        return {"file_size_in_bytes": size, **statistics}
+                while group_rows := sizer.next_group_rows(rows.slice(row_count), group_bytes):
+                    group, start = rows.slice(row_count, group_rows), stream.tell()
+                    writer.write_table(group, row_group_size=group_rows)
+                    row_count += group_rows
+                    group_bytes += stream.tell() - start
+                    sizer.update_ratio(group.nbytes, stream.tell() - start)
+            footer, file_bytes = writer.writer.metadata, stream.tell()
+        statistics = file_statistics(rows.slice(0, row_count), footer, self._leaves, self._ids, self._modes)
+        return {"file_size_in_bytes": file_bytes, **statistics}
 
-    def _options_for(self, rows: pa.Table, sizes: FileSizes) -> dict[str, Any]:
+    def _options_for(self, rows: pa.Table, sizer: RowGroupSizer) -> dict[str, Any]:
         max_bytes = read_number(self._properties, DICTIONARY_BYTES)
-        plain = {
+        without_dictionary = {
             leaf.path
             for leaf in self._leaves
             if not benefits_from_dictionary(leaf.values_in(rows), max_bytes)
         }
         without_statistics = {
-            leaf.path for leaf in self._leaves if not has_bounds(leaf.kind) or leaf.field_id in LINEAGE_IDS
+            leaf.path
+            for leaf in self._leaves
+            if not has_bounds(leaf.field_type) or leaf.field_id in LINEAGE_IDS
         }
         return {
             **self._options,
-            **bloom_filters(self._properties, self._paths, min(rows.num_rows, sizes.group_rows)),
-            "use_dictionary": [path for path in self._ids if path not in plain],
+            **bloom_filters(self._properties, self._paths, min(rows.num_rows, sizer.group_rows)),
+            "use_dictionary": [path for path in self._ids if path not in without_dictionary],
             "write_statistics": [path for path in self._ids if path not in without_statistics]
             if without_statistics
             else True,
         }
 
 
-def _sample_ratio(rows: pa.Table, options: dict[str, Any], sizes: FileSizes) -> None:
+def _sample_ratio(rows: pa.Table, options: dict[str, Any], sizer: RowGroupSizer) -> None:
     """Learn the compression ratio from rows in the middle, written to a sink that discards them."""
     count = max(1, min(rows.num_rows, rows.num_rows * _SAMPLE_BYTES // rows.nbytes))
     sample = rows.slice((rows.num_rows - count) // 2, count)
     sink = pa.MockOutputStream()
     with pq.ParquetWriter(sink, rows.schema, **options) as writer:
         writer.write_table(sample)
-        sizes.learn(sample.nbytes, sink.size())
+        sizer.update_ratio(sample.nbytes, sink.size())

@@ -16,7 +16,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import DecimalType
 
 from icemirror.errors import Invalid
-from spark_job.index.keys import Indices
+from spark_job.columns.arrays import Indices
 from spark_job.write.transform_columns import transform_column
 
 _MAX_FOLDER_BYTES = 200  # file systems allow 255
@@ -31,7 +31,7 @@ class Partition:
     path: str
 
     def to_path(self) -> str:
-        """Return the folders; a location provider calls this."""
+        """Return the folders. A location provider calls only this method of a `PartitionKey`."""
         return self.path
 
     def location(self, locations: LocationProvider, name: str) -> str:
@@ -60,13 +60,13 @@ def split_rows(rows: pa.Table, indices: Indices, schema: Schema, spec: Partition
         transform_column(rows, schema, field.source_id, field.transform).take(pa.array(indices))
         for field in spec.fields
     ]
-    names = [f"p{number}" for number in range(len(values))]
-    keyed = pa.table([*values, pa.array(indices)], names=[*names, "index"])
-    grouped = keyed.group_by(names, use_threads=False).aggregate([("index", "list")])
+    names = [f"p{index}" for index in range(len(values))]
+    partition_values = pa.table([*values, pa.array(indices)], names=[*names, "index"])
+    grouped = partition_values.group_by(names, use_threads=False).aggregate([("index", "list")])
     records = [
         Record(*partition) for partition in zip(*(grouped[name].to_pylist() for name in names), strict=True)
     ]
-    _require_fitting(records, schema, spec)
+    _refuse_overflowing_decimals(records, schema, spec)
     lists = grouped["index_list"].combine_chunks()
     return PartitionedRows(
         lists.flatten().to_numpy(),
@@ -83,17 +83,17 @@ def _path(record: Record, schema: Schema, spec: PartitionSpec) -> str:
         return ""
 
 
-def _require_fitting(records: Sequence[Record], schema: Schema, spec: PartitionSpec) -> None:
-    """Refuse decimals that truncation gives more digits than their type has: −9 truncated to 100 is −100."""
-    for number, (field, typed) in enumerate(
+def _refuse_overflowing_decimals(records: Sequence[Record], schema: Schema, spec: PartitionSpec) -> None:
+    """Raise `Invalid` if truncation gives a decimal more digits than its type has: −9 truncated to 100 is −100."""
+    for index, (field, partition_field) in enumerate(
         zip(spec.fields, spec.partition_type(schema).fields, strict=True)
     ):
-        kind = typed.field_type
-        if isinstance(kind, DecimalType) and any(
-            isinstance(value, Decimal) and len(value.as_tuple().digits) > kind.precision
-            for value in (record[number] for record in records)
+        value_type = partition_field.field_type
+        if isinstance(value_type, DecimalType) and any(
+            isinstance(value, Decimal) and len(value.as_tuple().digits) > value_type.precision
+            for value in (record[index] for record in records)
         ):
             raise Invalid(
-                f"the mirror is partitioned by {field.transform} of a column of type {kind}, which gives values of "
-                "more digits than that; no Iceberg writer can write them. Partition it by a smaller width."
+                f"the mirror is partitioned by {field.transform} of a column of type {value_type}, which gives values "
+                "of more digits than that; no Iceberg writer can write them. Partition it by a smaller width."
             )

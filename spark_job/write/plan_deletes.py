@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadata
 
-from icemirror.errors import REBUILD, Corrupt
+from icemirror.errors import REBUILD_ADVICE, Corrupt
 from spark_job.columns.distinct import distinct, distinct_union
 from spark_job.iceberg.live_files import LiveDelete, LiveFile, replaced_deletes
 from spark_job.pyiceberg_private.v3_fields import DeleteKey, record_values
@@ -24,10 +23,11 @@ from spark_job.write.position_deletes import Positions, files_by_delete, read_po
 
 _Partition = tuple[object, ...]
 
-# A partition with fewer delete files is skipped; a delete file with more rows is never rewritten.
+# Delete files of a partition are rewritten once there are this many.
 _MIN_DELETE_FILES = 8
+# A rewritten delete file has at most this many rows.
 _MAX_REWRITTEN_ROWS = 500_000
-# Removing a data file rewrites its manifest. A manifest waits until at least one in this many of its files is empty.
+# Removing data files rewrites their manifest: only once at least one in this many of its data files is empty.
 _FILES_PER_EMPTY_FILE = 64
 
 
@@ -36,7 +36,7 @@ class DeletePlan:
     """The positions to write by data file, and the deletes that they replace."""
 
     positions: Mapping[str, Positions]
-    replaced: Sequence[LiveDelete] = ()
+    replaced_deletes: Sequence[LiveDelete] = ()
 
 
 def plan_deletes(
@@ -48,11 +48,12 @@ def plan_deletes(
     rewritten = choose_rewritten_deletes(removed, live)
     targets = files_by_delete(live.values()) if rewritten else {}
     earlier: dict[str, list[Positions]] = {path: [] for path in removed}
-    wanted = [(delete, targets[delete]) for delete in rewritten]
-    for found in map_parallel(partial(read_position_deletes, io), wanted, metadata.location):
-        for path, deleted in found.items():
+    for positions_by_path in map_parallel(
+        lambda delete: read_position_deletes(io, delete, targets[delete]), rewritten, metadata.location
+    ):
+        for path, deleted in positions_by_path.items():
             earlier.setdefault(path, []).append(deleted)
-    positions = {path: _join(path, removed.get(path), parts) for path, parts in earlier.items()}
+    positions = {path: _union_positions(path, removed.get(path), parts) for path, parts in earlier.items()}
     return DeletePlan(positions, rewritten)
 
 
@@ -60,24 +61,25 @@ def choose_rewritten_deletes(
     removed: Mapping[str, Positions], live: Mapping[str, LiveFile]
 ) -> list[LiveDelete]:
     """Choose the deletes to rewrite, in each partition that loses rows."""
-    known: dict[DeleteKey, tuple[LiveDelete, _Partition]] = {}
+    partition_by_delete: dict[DeleteKey, tuple[LiveDelete, _Partition]] = {}
     cross_partition: set[DeleteKey] = set()
     for file in live.values():
         partition = _partition(file) if file.deletes else ()
         for delete in file.deletes:
-            if known.setdefault(delete.key, (delete, partition))[1] != partition:
+            _, first_partition = partition_by_delete.setdefault(delete.key, (delete, partition))
+            if first_partition != partition:
                 cross_partition.add(delete.key)
-    by_partition: dict[_Partition, list[LiveDelete]] = defaultdict(list)
-    for key, (delete, partition) in known.items():
+    deletes_by_partition: dict[_Partition, list[LiveDelete]] = defaultdict(list)
+    for key, (delete, partition) in partition_by_delete.items():
         if key not in cross_partition and not delete.is_vector:
-            by_partition[partition].append(delete)
+            deletes_by_partition[partition].append(delete)
     new_rows: dict[_Partition, int] = defaultdict(int)
     for path, positions in removed.items():
         new_rows[_partition(live[path])] += len(positions)
     return [
         delete
         for partition, rows in new_rows.items()
-        for delete in choose_tier(by_partition[partition], rows)
+        for delete in choose_small_deletes(deletes_by_partition[partition], rows)
     ]
 
 
@@ -86,8 +88,11 @@ def _partition(file: LiveFile) -> _Partition:
     return file.spec_id, *record_values(file.partition)
 
 
-def choose_tier(deletes: Sequence[LiveDelete], rows: int) -> list[LiveDelete]:
-    """Choose the smallest deletes, each no larger than all before it together: a row is rewritten only a few times."""
+def choose_small_deletes(deletes: Sequence[LiveDelete], rows: int) -> list[LiveDelete]:
+    """Choose the smallest deletes of a partition in which `rows` rows are removed.
+
+    Each is no larger than all smaller ones and the new rows together, so a row is rewritten only a few times.
+    """
     if len(deletes) < _MIN_DELETE_FILES:
         return []
     chosen: list[LiveDelete] = []
@@ -99,25 +104,25 @@ def choose_tier(deletes: Sequence[LiveDelete], rows: int) -> list[LiveDelete]:
     return chosen if len(chosen) > 1 else []
 
 
-def _join(path: str, removed: Positions | None, earlier: Sequence[Positions]) -> Positions:
+def _union_positions(path: str, removed: Positions | None, earlier: Sequence[Positions]) -> Positions:
     """Return all positions, ascending and distinct; other engines may have deleted one twice."""
-    before = distinct(np.concatenate([np.empty(0, np.int64), *earlier]))
+    deleted = distinct(np.concatenate([np.empty(0, np.int64), *earlier]))
     if removed is None:
-        return before
-    joined = distinct_union(removed, before)
-    if len(joined) != len(removed) + len(before):
+        return deleted
+    union = distinct_union(removed, deleted)
+    if len(union) != len(removed) + len(deleted):
         raise Corrupt(
-            f"rows would be deleted twice; nothing was committed. To continue, {REBUILD}. The data file: {path}"
+            f"rows would be deleted twice; nothing was committed. To continue, {REBUILD_ADVICE}. The data file: {path}"
         )
-    return joined
+    return union
 
 
 def choose_empty_files(
     removed: Mapping[str, Positions], live: Mapping[str, LiveFile], *, adds_rows: bool
 ) -> dict[str, LiveFile]:
-    """Choose the data files to remove because no live row is left in them, by path. Pure.
+    """Choose the data files to remove because they have no live row any more, by path. Pure.
 
-    Choose none if the commit adds no file: `mirror._is_parent` recognises the next snapshot by added files.
+    Choose none if the commit would add no file: `is_expired_parent` recognises a snapshot by its added files.
     """
     empty = {
         path: file for path, file in live.items() if file.deleted + len(removed.get(path, ())) == file.rows
@@ -133,7 +138,7 @@ def choose_empty_files(
     }
 
 
-def deletes_only_for(files: Iterable[LiveFile], others: Iterable[LiveFile]) -> list[LiveDelete]:
+def exclusive_deletes(files: Iterable[LiveFile], others: Iterable[LiveFile]) -> list[LiveDelete]:
     """Return the deletes that apply to these data files and to none of the others. Pure."""
     exclusive = {delete.key: delete for file in files for delete in file.deletes}
     if exclusive:

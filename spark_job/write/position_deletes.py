@@ -12,18 +12,18 @@ from pyiceberg.io import FileIO
 from icemirror.errors import Corrupt
 from spark_job.columns.parquet_columns import open_parquet, read_columns
 from spark_job.iceberg.live_files import DELETED_PATH_ID, DELETED_POS_ID, LiveDelete, LiveFile
-from spark_job.storage.immutable_cache import FileCache
+from spark_job.storage.file_cache import FileCache
 
 Positions = NDArray[np.int64]
 
 _MAX_CACHED_ROWS = 2_000_000
 
 _cache: FileCache[Mapping[str, Positions]] = FileCache(
-    _MAX_CACHED_ROWS, lambda found: 1 + sum(map(len, found.values()))
+    _MAX_CACHED_ROWS, lambda positions: 1 + sum(map(len, positions.values()))
 )
 
 
-def remember_deletes(path: str, positions: Mapping[str, Positions]) -> None:
+def cache_deletes(path: str, positions: Mapping[str, Positions]) -> None:
     """Cache deletes that this process has just written: later merges rewrite them soon."""
     _cache.put(path, positions)
 
@@ -37,24 +37,25 @@ def files_by_delete(files: Iterable[LiveFile]) -> Mapping[LiveDelete, list[LiveF
     return targets
 
 
-def read_position_deletes(io: FileIO, wanted: tuple[LiveDelete, Sequence[LiveFile]]) -> dict[str, Positions]:
+def read_position_deletes(
+    io: FileIO, delete: LiveDelete, targets: Sequence[LiveFile]
+) -> dict[str, Positions]:
     """Return the positions that a delete file names for each of its live data files; a position may occur twice.
 
     Data files that are no longer in the table are ignored.
     """
-    delete, targets = wanted
-    found = _cache.get(delete.path, lambda: _read(io, delete))
+    positions = _cache.get(delete.path, lambda: _read(io, delete))
     for target in targets:
-        _check(delete, target, found.get(target.path, np.empty(0, np.int64)))
-    return {target.path: found[target.path] for target in targets}
+        _check(delete, target, positions.get(target.path, np.empty(0, np.int64)))
+    return {target.path: positions[target.path] for target in targets}
 
 
 def _read(io: FileIO, delete: LiveDelete) -> Mapping[str, Positions]:
     with open_parquet(io, delete.path, delete.rows) as parquet:
-        names, positions = read_columns(parquet, delete.path, (DELETED_PATH_ID, DELETED_POS_ID))
-    if names.null_count or positions.null_count:
+        path_column, positions = read_columns(parquet, delete.path, (DELETED_PATH_ID, DELETED_POS_ID))
+    if path_column.null_count or positions.null_count:
         raise Corrupt(f"{delete.path}: contains deletes without a data file or position")
-    encoded = names.dictionary_encode()
+    encoded = path_column.dictionary_encode()
     path_numbers = encoded.indices.to_numpy()
     order = np.argsort(path_numbers, kind="stable")
     paths = encoded.dictionary.to_pylist()

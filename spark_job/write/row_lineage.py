@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
 from icemirror.errors import Corrupt
+from spark_job.columns.arrays import Indices
 from spark_job.columns.parquet_columns import column_names, open_parquet, read_rows_at
 from spark_job.columns.projection import FIELD_ID
 from spark_job.iceberg.lineage_columns import LINEAGE_COLUMNS, ROW_ID
-from spark_job.index.keys import Indices
 from spark_job.storage.parallel import map_parallel
 
 
@@ -32,44 +32,44 @@ def read_row_ids(
 ) -> pa.Array:
     """Return the ids of the rows at (file, pos), in any order; NULL for file < 0, or if a row has no id."""
     ids = np.zeros(len(file), dtype=np.int64)
-    known = np.zeros(len(file), dtype=np.bool_)
+    has_id = np.zeros(len(file), dtype=np.bool_)
     order = np.lexsort((pos, file))
     order = order[file[order] >= 0]
     ordinals, starts = np.unique(file[order], return_index=True)
 
     def read(group: tuple[int, Indices]) -> None:
         ordinal, rows = group
-        first = first_row_ids[ordinal]
-        if first is not None:
-            ids[rows] = first + pos[rows]
-            known[rows] = True
-        written = _written_ids(io, paths[ordinal], pos[rows])
-        if written is not None:
-            valid = written.is_valid().to_numpy(zero_copy_only=False)
-            ids[rows[valid]] = written.drop_null().to_numpy()
-            known[rows[valid]] = True
+        first_row_id = first_row_ids[ordinal]
+        if first_row_id is not None:
+            ids[rows] = first_row_id + pos[rows]
+            has_id[rows] = True
+        stored_ids = _read_stored_ids(io, paths[ordinal], pos[rows])
+        if stored_ids is not None:
+            valid = stored_ids.is_valid().to_numpy(zero_copy_only=False)
+            ids[rows[valid]] = stored_ids.drop_null().to_numpy()
+            has_id[rows[valid]] = True
 
     groups = list(zip(ordinals.tolist(), np.split(order, starts[1:]), strict=True)) if len(ordinals) else []
     map_parallel(read, groups, paths[groups[0][0]] if groups else "")
-    return pa.array(ids, mask=~known)
+    return pa.array(ids, mask=~has_id)
 
 
-def _written_ids(io: FileIO, path: str, rows: NDArray[np.int64]) -> pa.Array | None:
-    """Return the ids that the file stores for these rows, which must be ascending; None if it stores none."""
+def _read_stored_ids(io: FileIO, path: str, positions: NDArray[np.int64]) -> pa.Array | None:
+    """Return the ids that the file stores at these positions, which must be ascending; None if it stores none."""
     with open_parquet(io, path) as parquet:
         if ROW_ID not in column_names(parquet, path):
             return None
-        (written,) = read_rows_at(parquet, path, (ROW_ID,), rows)
-    return written
+        (stored_ids,) = read_rows_at(parquet, path, (ROW_ID,), positions)
+    return stored_ids
 
 
 def materialize_lineage(
-    rows: pa.Table, first_row_id: int, number: int, positions: NDArray[np.int64]
+    rows: pa.Table, first_row_id: int, sequence_number: int, positions: NDArray[np.int64]
 ) -> pa.Table:
-    """Write out the lineage that the rows inherit from their file, because they move to another one."""
+    """Return the rows with the lineage that they inherit from their file as values: they move to another file."""
     inherited = {
         "_row_id": pa.array(first_row_id + positions),
-        "_last_updated_sequence_number": pa.scalar(number),
+        "_last_updated_sequence_number": pa.scalar(sequence_number),
     }
     for name, value in inherited.items():
         column = rows.column_names.index(name)

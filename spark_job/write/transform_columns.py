@@ -32,13 +32,14 @@ from pyiceberg.types import (
     TimestamptzNanoType,
 )
 
-from spark_job.iceberg.leaf_columns import leaf_columns, to_physical
+from spark_job.columns.physical_values import to_physical
+from spark_job.iceberg.leaf_columns import leaf_columns
 
 _DAY_MICROS = 86_400_000_000
 _MICRO_NANOS = 1000
 _NANOSECONDS = (TimestampNanoType, TimestamptzNanoType)
 
-# Maps numbers, as Iceberg stores them, to as many transformed numbers.
+# Array of stored values → array of transformed values.
 _Calculation = Callable[[NDArray[Any]], NDArray[Any]]
 
 
@@ -47,41 +48,43 @@ def transform_column(
 ) -> pa.ChunkedArray:
     """Return the transformed values as plain numbers, bytes and text; the source may be nested in structs."""
     source = next(leaf for leaf in leaf_columns(schema) if leaf.field_id == source_id)
-    column, kind = source.values_in(rows), source.kind
+    column, field_type = source.values_in(rows), source.field_type
     match transform:
         case YearTransform() | MonthTransform() | DayTransform() | HourTransform():
             return _calculate(
-                to_physical(column), lambda numbers: _since_1970(numbers, kind, transform), pa.int32()
+                to_physical(column), lambda values: _since_1970(values, field_type, transform), pa.int32()
             )
-        case TruncateTransform() if isinstance(kind, IntegerType | LongType):
+        case TruncateTransform() if isinstance(field_type, IntegerType | LongType):
             width = transform.width
-            return _calculate(column, lambda numbers: numbers - numbers % width, column.type)
-        case BucketTransform() if isinstance(kind, _NANOSECONDS):
+            return _calculate(column, lambda values: values - values % width, column.type)
+        case BucketTransform() if isinstance(field_type, _NANOSECONDS):
             # The spec, "Appendix B": hashed like microseconds.
-            column = _calculate(to_physical(column), lambda numbers: numbers // _MICRO_NANOS, pa.int64())
+            column = _calculate(to_physical(column), lambda values: values // _MICRO_NANOS, pa.int64())
     if pa.types.is_large_binary(column.type):
         column = column.cast(pa.binary())  # the only binary type that PyIceberg's transforms accept
-    return to_physical(transform.pyarrow_transform(kind)(column))
+    return to_physical(transform.pyarrow_transform(field_type)(column))
 
 
 def _calculate(column: pa.ChunkedArray, calculate: _Calculation, into: pa.DataType) -> pa.ChunkedArray:
-    """Apply a calculation to all values but NULL. Overflow wraps around, as in Iceberg Java."""
+    """Return the column, calculated for all values but NULL. Overflow wraps around, as in Iceberg Java."""
     chunks = []
     for chunk in column.chunks:
-        numbers = calculate(chunk.fill_null(0).to_numpy(zero_copy_only=False))
+        values = calculate(chunk.fill_null(0).to_numpy(zero_copy_only=False))
         nulls = chunk.is_null().to_numpy(zero_copy_only=False)
-        chunks.append(pa.array(numbers.astype(into.to_pandas_dtype()), into, mask=nulls))
+        chunks.append(pa.array(values.astype(into.to_pandas_dtype()), into, mask=nulls))
     return pa.chunked_array(chunks, into)
 
 
-def _since_1970(numbers: NDArray[Any], kind: PrimitiveType, transform: Transform[Any, Any]) -> NDArray[Any]:
+def _since_1970(
+    values: NDArray[Any], field_type: PrimitiveType, transform: Transform[Any, Any]
+) -> NDArray[Any]:
     """Return whole years, months, days or hours since 1970; negative before that."""
-    per_day = 1 if isinstance(kind, DateType) else _DAY_MICROS
-    if isinstance(kind, _NANOSECONDS):
+    per_day = 1 if isinstance(field_type, DateType) else _DAY_MICROS
+    if isinstance(field_type, _NANOSECONDS):
         per_day *= _MICRO_NANOS
     if isinstance(transform, HourTransform):
-        return numbers // (per_day // 24)
-    days = numbers // per_day
+        return values // (per_day // 24)
+    days = values // per_day
     if isinstance(transform, DayTransform):
         return days
     months = days.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)

@@ -10,7 +10,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 catalog = load_catalog("icemirror", type="sql", uri="sqlite:///{lake}/catalog.db", warehouse="file://{lake}")
 catalog.create_namespace("shop")
 names = ("id", LongType()), ("cdc_operation", StringType()), ("sequence_number", LongType())
-fields = [NestedField(at, name, kind, required=True) for at, (name, kind) in enumerate(names, 1)]
+fields = [NestedField(field_id, name, kind, required=True) for field_id, (name, kind) in enumerate(names, 1)]
 schema = Schema(*fields, identifier_field_ids=[1])
 rows = pa.table(dict(id=[1, 2], cdc_operation=["INSERT"] * 2, sequence_number=[1, 2]), schema=schema.as_arrow())
 catalog.create_table("shop.orders_changelog", schema).append(rows)

@@ -45,7 +45,7 @@ trigger: {state: {type: sqlite, path: /tmp/state.db}}
 """
 
 
-def test_function_image_answers_lambda(builder: Builder) -> None:
+def test_function_image_responds_to_lambda(builder: Builder) -> None:
     image = builder.build("function")
     inside = builder.start(image)
     assert builder.inspect(image, "{{.OCIv1.Config.User}}") == "10001:10001"
@@ -56,9 +56,9 @@ def test_function_image_answers_lambda(builder: Builder) -> None:
         function = inside.start_process(
             *command, **environ, **{PACKED_CONFIG_VARIABLE: pack_config(FUNCTION)}
         )
-        answer = service.invoke({"Records": [message]})
+        response = service.invoke({"Records": [message]})
     printed, _ = function.communicate(timeout=60)  # it exits when the service ends
-    assert answer == {"batchItemFailures": [{"itemIdentifier": "1"}]}
+    assert response == {"batchItemFailures": [{"itemIdentifier": "1"}]}
     assert "the event is not JSON" in printed
     for absent in ("click", "rich"):
         imported = inside.run("sh", "-c", f"/opt/icemirror/venv/bin/python -c 'import {absent}' 2>&1 || true")

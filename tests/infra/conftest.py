@@ -11,7 +11,7 @@ import pytest
 
 from icemirror.cli.main import run
 from tests.infra.emr_server import emr_serverless
-from tests.infra.installation import AT, policies_of
+from tests.infra.installation import EXAMPLE, policies_of
 from tests.infra.overrides import REGION
 from tests.infra.terraform import Terraform
 from tests.services.conftest import Start, pytest_runtest_makereport, start
@@ -63,7 +63,7 @@ def config(
     applied: Terraform, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Path:
     """`terraform output -json | icemirror config from-terraform > icemirror.yaml`"""
-    monkeypatch.setattr("sys.stdin", io.StringIO(applied.run("output", "-json", at=AT)))
+    monkeypatch.setattr("sys.stdin", io.StringIO(applied.run("output", "-json", at=EXAMPLE)))
     assert run(["config", "from-terraform"]) == 0
     path = tmp_path / "icemirror.yaml"
     path.write_text(capsys.readouterr().out)

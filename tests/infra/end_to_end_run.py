@@ -33,7 +33,7 @@ from trigger.handler import handler
 for event in json.loads(sys.argv[1]):
     handler(event, object())
 """
-_SECONDS, _MOST_SWEEPS = 180, 8
+_SECONDS, _MAX_SWEEPS = 180, 8
 _COLUMNS = {"id": pa.int64(), "sequence_number": pa.int64(), "cdc_operation": pa.string()}
 _SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _COLUMNS.items()])
 _EXPIRE_ALL = {"history.expire.max-snapshot-age-ms": "1", "history.expire.min-snapshots-to-keep": "1"}
@@ -64,7 +64,7 @@ class EndToEndRun:
 
     def invoke_trigger(self, *events: Mapping[str, Any]) -> None:
         """Call the function with each event."""
-        self._do("trigger", "-c", HANDLE, json.dumps(events))
+        self._run("trigger", "-c", HANDLE, json.dumps(events))
 
     @property
     def log(self) -> Path:
@@ -73,7 +73,7 @@ class EndToEndRun:
 
     def sweep_until(self, is_done: Callable[[], bool], *, run_jobs: bool = True) -> None:
         """Sweep, and run the launched jobs, until the condition holds."""
-        for _ in range(_MOST_SWEEPS):
+        for _ in range(_MAX_SWEEPS):
             self.invoke_trigger({"icemirror": "sweep"})
             for run in self.launched() if run_jobs else ():
                 self.run_job(run)
@@ -92,15 +92,15 @@ class EndToEndRun:
 
     def run_job(self, run: str) -> None:
         """Run a job as EMR would."""
-        emr, which = boto3.client("emr-serverless"), {"applicationId": self.application, "jobRunId": run}
-        arguments = emr.get_job_run(**which)["jobRun"]["jobDriver"]["sparkSubmit"]["entryPointArguments"]
-        self._do("job", ENTRY, *arguments, SERVERLESS_EMR_JOB_ID=run)
-        emr.cancel_job_run(**which)  # the emulator cannot see that the job ended
+        emr, selector = boto3.client("emr-serverless"), {"applicationId": self.application, "jobRunId": run}
+        arguments = emr.get_job_run(**selector)["jobRun"]["jobDriver"]["sparkSubmit"]["entryPointArguments"]
+        self._run("job", ENTRY, *arguments, SERVERLESS_EMR_JOB_ID=run)
+        emr.cancel_job_run(**selector)  # the emulator cannot see that the job ended
         self.ran.append(run)
 
     def merge(self, mirror: str) -> None:
         """Merge in the job's role."""
-        self._do("job", "-m", "icemirror", "merge", "-t", mirror)
+        self._run("job", "-m", "icemirror", "merge", "-t", mirror)
 
     def start_scheduled_job(self, request: Mapping[str, Any]) -> None:
         """Start the nightly job in the scheduler's role."""
@@ -113,8 +113,10 @@ class EndToEndRun:
         """Run the nightly job with all old snapshots of a mirror due for expiry; return its output."""
         with self._catalog().load_table(mirror).transaction() as change:
             change.set_properties(_EXPIRE_ALL)
-        command = takewhile(lambda one: one != "--config", arguments)
-        printed = self._do("maintenance", ENTRY, *command, "--config", *pack_arguments(self.path.read_text()))
+        command = takewhile(lambda argument: argument != "--config", arguments)
+        printed = self._run(
+            "maintenance", ENTRY, *command, "--config", *pack_arguments(self.path.read_text())
+        )
         return [json.loads(line) for line in printed.splitlines()]
 
     def _catalog(self) -> Catalog:
@@ -122,12 +124,18 @@ class EndToEndRun:
         properties = load_settings(self.path, {}).catalog_properties(None)
         return load_catalog("lake", **{**properties, "s3.endpoint": os.environ["AWS_ENDPOINT_URL"]})
 
-    def _do(self, role: str, *command: str, **more: str) -> str:
-        given = {**os.environ, **self.environ, "AWS_ACCESS_KEY_ID": role, "PYTHONPATH": str(ROOT), **more}
+    def _run(self, role: str, *command: str, **variables: str) -> str:
+        process_environ = {
+            **os.environ,
+            **self.environ,
+            "AWS_ACCESS_KEY_ID": role,
+            "PYTHONPATH": str(ROOT),
+            **variables,
+        }
         done = subprocess.run(
             [sys.executable, *command],
             cwd=self.path.parent,
-            env=given,
+            env=process_environ,
             capture_output=True,
             text=True,
             timeout=_SECONDS,

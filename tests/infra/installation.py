@@ -15,11 +15,12 @@ import boto3
 
 from tests.infra.overrides import PROVIDER
 from tests.infra.policies import statements
-from tests.infra.terraform import Terraform, Unavailable
+from tests.infra.terraform import Terraform
 from tests.need import do_without
+from tests.provision.cache import Unavailable
 from tests.services.lambda_package import write_trigger
 
-AT, LAKE = "examples/minimal", "example-lake"
+EXAMPLE, LAKE = "examples/minimal", "example-lake"
 
 
 def make_lake(*databases: str) -> None:
@@ -45,34 +46,40 @@ def install(folder: Path, environ: Mapping[str, str], overrides: Mapping[str, st
     try:
         terraform = Terraform(folder / "terraform", {**os.environ, **environ, "TF_VAR_dist": str(dist)})
         for name, content in {"emulators.tf": PROVIDER, **overrides}.items():
-            (terraform.folder / AT / name).write_text(content)
-        terraform.init(AT)
+            (terraform.folder / EXAMPLE / name).write_text(content)
+        terraform.init(EXAMPLE)
     except Unavailable as error:
         do_without(str(error))
-    terraform.run("apply", "-auto-approve", "-input=false", "-no-color", at=AT)
+    terraform.run("apply", "-auto-approve", "-input=false", "-no-color", at=EXAMPLE)
     return terraform
 
 
 def root_module(applied: Terraform) -> dict[str, Any]:
     """Return the root module of the state."""
-    module = json.loads(applied.run("show", "-json", at=AT))["values"]["root_module"]
+    module = json.loads(applied.run("show", "-json", at=EXAMPLE))["values"]["root_module"]
     assert isinstance(module, dict)
     return module
 
 
 def resources(module: dict[str, Any], kind: str) -> list[dict[str, Any]]:
     """Return the values of all resources of a type, in a module and its child modules."""
-    own = [one["values"] for one in module.get("resources", ()) if one["type"] == kind]
-    return own + [found for child in module.get("child_modules", ()) for found in resources(child, kind)]
+    direct = [resource["values"] for resource in module.get("resources", ()) if resource["type"] == kind]
+    return direct + [found for child in module.get("child_modules", ()) for found in resources(child, kind)]
 
 
 def policies_of(applied: Terraform) -> dict[str, str]:
     """Return the permissions of each role by its short name, from its inline and its managed policies."""
     module = root_module(applied)
-    managed = {one["arn"]: statements(one["policy"]) for one in resources(module, "aws_iam_policy")}
-    attached = resources(module, "aws_iam_role_policy_attachment")
+    managed = {policy["arn"]: statements(policy["policy"]) for policy in resources(module, "aws_iam_policy")}
+    attachments = resources(module, "aws_iam_role_policy_attachment")
     found = {}
-    for own in resources(module, "aws_iam_role_policy"):
-        more = [managed[one["policy_arn"]] for one in attached if one["role"] == own["role"]]
-        found[own["name"]] = json.dumps({"Statement": list(chain(statements(own["policy"]), *more))})
+    for inline in resources(module, "aws_iam_role_policy"):
+        attached = [
+            managed[attachment["policy_arn"]]
+            for attachment in attachments
+            if attachment["role"] == inline["role"]
+        ]
+        found[inline["name"]] = json.dumps(
+            {"Statement": list(chain(statements(inline["policy"]), *attached))}
+        )
     return found

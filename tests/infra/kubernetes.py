@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
@@ -12,14 +11,12 @@ from typing import Any
 
 import yaml
 
-from tests.cache import fetch_once
+from tests.provision.go_programs import go_program
 from tests.services.kube_apiserver import KubeApiServer
-from tests.services.processes import Unavailable
 
 MANIFESTS = Path(__file__).parents[2] / "infra" / "kubernetes"
-_BUILD_SECONDS = 2400
-_KUSTOMIZE = "sigs.k8s.io/kustomize/kustomize/v5@v5.7.1"
-_HELM = "helm.sh/helm/v3/cmd/helm@v3.18.6"
+KUSTOMIZE = "sigs.k8s.io/kustomize/kustomize/v5@v5.7.1"
+HELM = "helm.sh/helm/v3/cmd/helm@v3.18.6"
 
 Manifest = dict[str, Any]
 Key = tuple[str, str]
@@ -34,14 +31,14 @@ def kustomize(folder: str) -> tuple[Manifest, ...]:
     """Return the objects of an overlay."""
     path = str(MANIFESTS / folder)
     kubectl = shutil.which("kubectl")
-    command = [kubectl, "kustomize", path] if kubectl else [str(_built(_KUSTOMIZE)), "build", path]
+    command = [kubectl, "kustomize", path] if kubectl else [str(go_program(KUSTOMIZE)), "build", path]
     return _objects(command)
 
 
 @cache
 def helm(release: str, namespace: str, values: Path) -> tuple[Manifest, ...]:
     """Return the objects of a release of the chart."""
-    program = shutil.which("helm") or str(_built(_HELM))
+    program = shutil.which("helm") or str(go_program(HELM))
     chart = str(MANIFESTS / "chart")
     return _objects(
         [
@@ -59,44 +56,21 @@ def helm(release: str, namespace: str, values: Path) -> tuple[Manifest, ...]:
 def _objects(command: Sequence[str]) -> tuple[Manifest, ...]:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
-    return tuple(one for one in yaml.safe_load_all(done.stdout) if one)
-
-
-def _built(package: str) -> Path:
-    """Build a Go program once and return its path."""
-    path, _, version = package.partition("@")
-    name = "helm" if path.endswith("helm") else "kustomize"
-
-    def build(scratch: Path) -> Path:
-        go = shutil.which("go")
-        if go is None:
-            raise Unavailable(f"neither {name} nor Go is installed")
-        environ = {**os.environ, "GOBIN": str(scratch / "bin"), "GOTOOLCHAIN": "auto", "GOFLAGS": ""}
-        done = subprocess.run(
-            [go, "install", package],
-            cwd=scratch,
-            env=environ,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_BUILD_SECONDS,
-            check=False,
-        )
-        if done.returncode != 0:
-            raise Unavailable(f"{name} could not be built: {done.stderr[-500:]}")
-        return scratch / "bin"
-
-    return fetch_once(f"servers/{name}-{version}", build) / name
+    return tuple(manifest for manifest in yaml.safe_load_all(done.stdout) if manifest)
 
 
 def path_of(server: KubeApiServer, manifest: Manifest) -> str:
     """Return the API path of the object's kind, from the server's discovery."""
     group = manifest["apiVersion"]
     root = f"/apis/{group}" if "/" in group else f"/api/{group}"
-    kinds = {one["kind"]: one for one in server.call("GET", root)["resources"] if "/" not in one["name"]}
+    kinds = {
+        resource["kind"]: resource
+        for resource in server.call("GET", root)["resources"]
+        if "/" not in resource["name"]
+    }
     found = kinds[manifest["kind"]]
-    inside = f"/namespaces/{manifest['metadata']['namespace']}" if found["namespaced"] else ""
-    return f"{root}{inside}/{found['name']}"
+    namespace_path = f"/namespaces/{manifest['metadata']['namespace']}" if found["namespaced"] else ""
+    return f"{root}{namespace_path}/{found['name']}"
 
 
 def create(server: KubeApiServer, manifests: Iterable[Manifest]) -> None:
@@ -108,10 +82,10 @@ def create(server: KubeApiServer, manifests: Iterable[Manifest]) -> None:
 def pod_templates(manifests: Iterable[Manifest]) -> dict[str, Manifest]:
     """Return the pod templates by the name of their Deployment or CronJob."""
     found: dict[str, Manifest] = {}
-    for one in manifests:
-        match one:
+    for manifest in manifests:
+        match manifest:
             case {"kind": "Deployment", "spec": {"template": template}}:
-                found[one["metadata"]["name"]] = template
+                found[manifest["metadata"]["name"]] = template
             case {"kind": "CronJob", "spec": {"jobTemplate": {"spec": {"template": template}}}}:
-                found[one["metadata"]["name"]] = template
+                found[manifest["metadata"]["name"]] = template
     return found

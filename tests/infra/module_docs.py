@@ -51,15 +51,15 @@ def tables(module: Path) -> str:
     found = list(blocks(module))
     inputs = [
         (
-            one.name,
-            _code(one.attribute("type")),
-            _code(one.attribute("default")) or "required",
-            one.description,
+            block.name,
+            _code(block.attribute("type")),
+            _code(block.attribute("default")) or "required",
+            block.description,
         )
-        for one in found
-        if one.kind == "variable"
+        for block in found
+        if block.kind == "variable"
     ]
-    outputs = [(one.name, one.description) for one in found if one.kind == "output"]
+    outputs = [(block.name, block.description) for block in found if block.kind == "output"]
     return (
         f"## Inputs\n\n{_table(('name', 'type', 'default', 'description'), inputs)}\n"
         f"## Outputs\n\n{_table(('name', 'description'), outputs)}"

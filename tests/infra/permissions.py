@@ -38,16 +38,17 @@ def permissions_of(policy: str) -> set[Permission]:
 
 def without(policy: str, permission: Permission) -> str:
     """Return the policy without one permission."""
-    return json.dumps({"Statement": list(_less(statements(policy), permission))})
+    return json.dumps({"Statement": list(_remove(statements(policy), permission))})
 
 
-def _less(policy_statements: Iterable[dict[str, Any]], permission: Permission) -> Iterator[dict[str, Any]]:
-    for one in policy_statements:
-        if one["Sid"] != permission.sid:
-            yield one
+def _remove(policy_statements: Iterable[dict[str, Any]], permission: Permission) -> Iterator[dict[str, Any]]:
+    for statement in policy_statements:
+        if statement["Sid"] != permission.sid:
+            yield statement
             continue
         kept = {
-            name: [part for part in one[name] if part != permission.part] for name in ("Action", "Resource")
+            name: [part for part in statement[name] if part != permission.part]
+            for name in ("Action", "Resource")
         }
         if all(kept.values()):
-            yield {**one, **kept}
+            yield {**statement, **kept}

@@ -1,4 +1,4 @@
-"""Finds faults of a policy and evaluates what it allows, with moto's evaluator as an independent judge."""
+"""Finds faults of a policy and evaluates what it allows, with moto's evaluator as an independent check."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def faults(role: str, policy: str) -> Iterator[str]:
             if action.startswith("s3:") and role == "trigger":
                 yield f"{role} {sid}: the trigger must not read objects"
         if sid not in ALLOWED_WILDCARDS:
-            yield from (f"{role} {sid}: {found}" for one in resources if (found := _too_wide(one)))
+            yield from (f"{role} {sid}: {found}" for resource in resources if (found := _too_wide(resource)))
         if "iam:PassRole" in actions and "iam:PassedToService" not in json.dumps(
             statement.get("Condition", {})
         ):

@@ -68,53 +68,53 @@ class Recorder:
         return (http.client.FORBIDDEN, _DENIED[service != "s3"]) if refused else None
 
     def _calls(self, service: str, request: Request) -> Iterator[Call]:
-        here = f"{self.region}:{self.account}"
+        scope = f"{self.region}:{self.account}"
         target = request.headers.get("X-Amz-Target", "").rpartition(".")[2]
         match service:
             case "s3":
                 yield from s3_calls(request)
             case "glue" | "dynamodb":
-                for resource in _resources(service, here, json.loads(request.body)):
+                for resource in _resources(service, scope, json.loads(request.body)):
                     yield Call(f"{service}:{target}", resource)
             case "emr-serverless":
-                yield from _emr_calls(here, request)
+                yield from _emr_calls(scope, request)
             case _:
                 yield Call.unknown(service, f"{request.method} {request.path} {target}")
 
 
-def _resources(service: str, here: str, given: dict[str, Any]) -> Iterator[str]:
+def _resources(service: str, scope: str, given: dict[str, Any]) -> Iterator[str]:
     match service, given:
         case "glue", {"Name": database, **rest} | {"DatabaseInput": {"Name": database}, **rest} if (
             "DatabaseName" not in rest
         ):
-            yield f"arn:aws:glue:{here}:catalog"
-            yield f"arn:aws:glue:{here}:database/{database}"
+            yield f"arn:aws:glue:{scope}:catalog"
+            yield f"arn:aws:glue:{scope}:database/{database}"
         case "glue", {"DatabaseName": database, "Name": table} | {
             "DatabaseName": database,
             "TableInput": {"Name": table},
         }:
-            yield f"arn:aws:glue:{here}:catalog"
-            yield f"arn:aws:glue:{here}:database/{database}"
-            yield f"arn:aws:glue:{here}:table/{database}/{table}"
+            yield f"arn:aws:glue:{scope}:catalog"
+            yield f"arn:aws:glue:{scope}:database/{database}"
+            yield f"arn:aws:glue:{scope}:table/{database}/{table}"
         case "glue", {"DatabaseName": database}:  # lists its tables
-            yield f"arn:aws:glue:{here}:catalog"
-            yield f"arn:aws:glue:{here}:database/{database}"
-            yield f"arn:aws:glue:{here}:table/{database}/*"
+            yield f"arn:aws:glue:{scope}:catalog"
+            yield f"arn:aws:glue:{scope}:database/{database}"
+            yield f"arn:aws:glue:{scope}:table/{database}/*"
         case "dynamodb", {"TableName": table}:
-            yield f"arn:aws:dynamodb:{here}:table/{table}"
+            yield f"arn:aws:dynamodb:{scope}:table/{table}"
         case "dynamodb", {"RequestItems": tables}:
-            yield from (f"arn:aws:dynamodb:{here}:table/{table}" for table in tables)
+            yield from (f"arn:aws:dynamodb:{scope}:table/{table}" for table in tables)
         case _:
             yield f"unknown resource of a request with {sorted(given)}"
 
 
-def _emr_calls(here: str, request: Request) -> Iterator[Call]:
+def _emr_calls(scope: str, request: Request) -> Iterator[Call]:
     found = _RUNS.fullmatch(urlsplit(request.path).path)
     action = found and _EMR.get((request.method, bool(found["runs"]), bool(found["run"])))
     if found is None or action is None:
         yield Call.unknown("emr-serverless", f"{request.method} {request.path}")
         return
-    application = f"arn:aws:emr-serverless:{here}:/applications/{found['application']}"
+    application = f"arn:aws:emr-serverless:{scope}:/applications/{found['application']}"
     run = f"{application}/jobruns/{found['run'] or 'new'}"
     yield Call(f"emr-serverless:{action}", run if found["run"] else application)
     if action == "StartJobRun":

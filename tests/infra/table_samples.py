@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from icemirror.config_file.schema import Node, SchemaWalk, json_schema
+from icemirror.config_file.schema import Node, SchemaReader, json_schema
 from icemirror.settings.discovery import ChangelogPattern
 from icemirror.settings.table_options import TableOptions
 
@@ -32,7 +32,7 @@ _MANUAL: Mapping[str, Any] = {
     "group": "slow",
 }  # fmt: skip
 
-_WALK = SchemaWalk(json_schema())
+_WALK = SchemaReader(json_schema())
 _TABLE = _WALK.resolve(_WALK.resolve(json_schema()["properties"]["tables"])["items"])
 
 
@@ -49,8 +49,8 @@ def choices() -> dict[str, list[Any]]:
 def tables() -> Iterator[tuple[str, Table]]:
     """Yield valid tables: one for each option and sample value."""
     for option in sorted(OPTIONS):
-        for at, value in enumerate(_values(option)):
-            names = {"changelog": f"raw.{option}_{at}", "mirror": f"shop.{option}_{at}"}
+        for index, value in enumerate(_values(option)):
+            names = {"changelog": f"raw.{option}_{index}", "mirror": f"shop.{option}_{index}"}
             yield option, {**names, **_REQUIRED_WITH.get(option, {}), option: value}
 
 
@@ -66,7 +66,7 @@ def _sample_values(node: Node) -> Iterator[Any]:
         case {"examples": [*values]}:
             yield from values
         case {"properties": dict(inner)}:
-            yield from ({name: value} for name, one in inner.items() for value in _sample_values(one))
+            yield from ({name: value} for name, child in inner.items() for value in _sample_values(child))
         case {"type": "array", "items": dict(items)}:
             yield list(_sample_values(items))
         case {"type": "object", "additionalProperties": dict(items)}:
@@ -77,19 +77,19 @@ def _sample_values(node: Node) -> Iterator[Any]:
             yield from (0.25, 1)
         case {"type": "string"} | {"type": ["string", *_]}:
             yield "a"
-        case other:
-            raise AssertionError(f"no sample value for the schema {other}")
+        case unsupported:
+            raise AssertionError(f"no sample value for the schema {unsupported}")
 
 
 def names_and_choices(kind: type[TableOptions]) -> dict[str, Any]:
     """Return the part of the chart's schema that refuses unknown options and unlisted values; `${NAME}` is allowed."""
-    own = choices() | {"format_version": [2, 3, "2", "3"]}
+    allowed_values = choices() | {"format_version": [2, 3, "2", "3"]}
     return {
         "type": "object",
         "propertyNames": {"enum": sorted(kind.model_fields)},
         "properties": {
             option: {"anyOf": [{"enum": values}, {"type": "string", "pattern": r"\$\{"}]}
-            for option, values in sorted(own.items())
+            for option, values in sorted(allowed_values.items())
         },
     }
 

@@ -11,13 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.provision.cache import Unavailable
+
 OURS = Path(__file__).parents[2] / "infra" / "terraform"
 _PROVIDER = "registry.terraform.io/hashicorp/aws"
 _SECONDS = 300
-
-
-class Unavailable(Exception):
-    """Terraform or its AWS provider is not installed and cannot be downloaded."""
 
 
 def _mirror_locations(environ: Mapping[str, str]) -> Iterator[Path]:
@@ -79,7 +77,9 @@ class Terraform:
 
     def outputs(self, at: str) -> dict[str, Any]:
         """Return the outputs of the applied configuration."""
-        return {name: one["value"] for name, one in json.loads(self.run("output", "-json", at=at)).items()}
+        return {
+            name: output["value"] for name, output in json.loads(self.run("output", "-json", at=at)).items()
+        }
 
     def _run(self, arguments: list[str] | tuple[str, ...], at: str) -> subprocess.CompletedProcess[str]:
         environ = {

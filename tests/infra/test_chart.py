@@ -11,7 +11,7 @@ import yaml
 from icemirror.config_file.load import load_settings
 from tests.infra.kubernetes import MANIFESTS, Manifest, helm, key, kustomize, pod_templates
 from tests.need import do_without
-from tests.services.processes import Unavailable
+from tests.provision.cache import Unavailable
 
 MINIMAL: dict[str, Any] = {
     "iceberg": {"catalog": {"type": "rest", "uri": "http://catalog"}},
@@ -26,7 +26,7 @@ def rendered(folder: Path, release: str = "icemirror", **values: object) -> dict
     path.write_text(yaml.safe_dump({"config": MINIMAL, **values}))
     helm.cache_clear()  # the cache key is the path, not its content
     try:
-        return {key(one): one for one in helm(release, "data", path)}
+        return {key(manifest): manifest for manifest in helm(release, "data", path)}
     except Unavailable as error:
         do_without(str(error))
 
@@ -41,7 +41,7 @@ def overlay(folder: Path, **lines: object) -> tuple[Manifest, ...]:
     folder.mkdir()
     up = "../" * len(folder.parts[1:])
     content["resources"] = [
-        f"{up}{(MANIFESTS / Path(one).name).relative_to('/')}" for one in content["resources"]
+        f"{up}{(MANIFESTS / Path(resource).name).relative_to('/')}" for resource in content["resources"]
     ]
     (folder / "kustomization.yaml").write_text(yaml.safe_dump({**content, **lines}))
     try:
@@ -52,15 +52,15 @@ def overlay(folder: Path, **lines: object) -> tuple[Manifest, ...]:
 
 def pull_secrets(manifests: dict[tuple[str, str], Manifest]) -> dict[str, list[str]]:
     return {
-        name: [one["name"] for one in manifest.get("imagePullSecrets", ())]
+        name: [secret["name"] for secret in manifest.get("imagePullSecrets", ())]
         for (kind, name), manifest in manifests.items()
         if kind == "ServiceAccount"
     }
 
 
 def test_pull_secrets_are_on_all_service_accounts(tmp_path: Path) -> None:
-    given = rendered(tmp_path, images={"pullSecrets": ["registry"]})
-    assert pull_secrets(given) == {name: ["registry"] for name in ACCOUNTS}
+    objects = rendered(tmp_path, images={"pullSecrets": ["registry"]})
+    assert pull_secrets(objects) == {name: ["registry"] for name in ACCOUNTS}
 
 
 def test_overlay_sets_images_and_pull_secrets_as_documented(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_overlay_sets_images_and_pull_secrets_as_documented(tmp_path: Path) -> N
         if block.startswith("# kustomization.yaml")
     ]
     lines = yaml.safe_load(sample)
-    objects = {key(one): one for one in overlay(tmp_path / "mine", **lines)}
+    objects = {key(manifest): manifest for manifest in overlay(tmp_path / "mine", **lines)}
     assert pull_secrets(objects) == {name: ["registry"] for name in ACCOUNTS}
     for template in pod_templates(objects.values()).values():
         (container,) = template["spec"]["containers"]
@@ -81,22 +81,29 @@ def test_overlay_sets_images_and_pull_secrets_as_documented(tmp_path: Path) -> N
 
 def test_overlay_sets_the_namespace(tmp_path: Path) -> None:
     objects = overlay(tmp_path / "mine", namespace="lake")
-    assert {one["metadata"].get("namespace", "lake") for one in objects} == {"lake"}
-    assert [one["metadata"]["name"] for one in objects if one["kind"] == "Namespace"] == ["lake"]
-    bindings = [one for one in objects if one["kind"] == "RoleBinding"]
-    assert {subject["namespace"] for one in bindings for subject in one["subjects"]} == {"lake"}
+    assert {manifest["metadata"].get("namespace", "lake") for manifest in objects} == {"lake"}
+    assert [manifest["metadata"]["name"] for manifest in objects if manifest["kind"] == "Namespace"] == [
+        "lake"
+    ]
+    bindings = [manifest for manifest in objects if manifest["kind"] == "RoleBinding"]
+    assert {subject["namespace"] for binding in bindings for subject in binding["subjects"]} == {"lake"}
 
 
 def test_node_can_be_drained_with_one_replica(tmp_path: Path) -> None:
-    for one in (rendered(tmp_path, replicas=1), {key(found): found for found in kustomize("trigger")}):
-        budget = one["PodDisruptionBudget", "icemirror-trigger"]["spec"]
+    for objects in (
+        rendered(tmp_path, replicas=1),
+        {key(manifest): manifest for manifest in kustomize("trigger")},
+    ):
+        budget = objects["PodDisruptionBudget", "icemirror-trigger"]["spec"]
         assert budget["maxUnavailable"] == 1
         assert "minAvailable" not in budget
 
 
 def configuration(objects: dict[tuple[str, str], Manifest]) -> str:
     (text,) = [
-        one["data"]["icemirror.yaml"] for one in objects.values() if "icemirror.yaml" in one.get("data", {})
+        manifest["data"]["icemirror.yaml"]
+        for manifest in objects.values()
+        if "icemirror.yaml" in manifest.get("data", {})
     ]
     return str(text)
 
@@ -122,7 +129,7 @@ def test_pods_have_scheduling_options_annotations_and_volumes(tmp_path: Path) ->
         ("serve", {"icemirror-trigger", "icemirror-maintain"}),
         ("periodic", {"icemirror-sweep", "icemirror-maintain"}),
     ):
-        given = rendered(
+        objects = rendered(
             tmp_path,
             mode=mode,
             podAnnotations={"a/b": "c"},
@@ -130,7 +137,7 @@ def test_pods_have_scheduling_options_annotations_and_volumes(tmp_path: Path) ->
             extraVolumeMounts=[mount],
             **scheduling,
         )
-        templates = pod_templates(given.values())
+        templates = pod_templates(objects.values())
         assert set(templates) == names
         for template in templates.values():
             assert template["metadata"]["annotations"] == {"a/b": "c"}
@@ -140,8 +147,8 @@ def test_pods_have_scheduling_options_annotations_and_volumes(tmp_path: Path) ->
 
 
 def test_service_monitor_has_the_given_labels(tmp_path: Path) -> None:
-    given = rendered(tmp_path, monitoring={"labels": {"release": "prometheus"}})
-    assert given["ServiceMonitor", "icemirror-trigger"]["metadata"]["labels"] == {"release": "prometheus"}
+    objects = rendered(tmp_path, monitoring={"labels": {"release": "prometheus"}})
+    assert objects["ServiceMonitor", "icemirror-trigger"]["metadata"]["labels"] == {"release": "prometheus"}
     assert not [
         kind for kind, _ in rendered(tmp_path, monitoring={"enabled": False}) if kind == "ServiceMonitor"
     ]

@@ -5,7 +5,6 @@ It is installed in a separate folder, because it needs another version of boto3.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -16,14 +15,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.cache import fetch_once
 from tests.infra.kubernetes import kustomize
 from tests.infra.test_kubernetes import OVERLAYS
 from tests.need import do_without
-from tests.services.processes import Unavailable
+from tests.provision import python_packages
+from tests.provision.cache import Unavailable
 from tests.unit.house.tracked import ROOT
 
-LOCK = ROOT / "requirements" / "checkov.txt"
 # checkov has no rules for EMR Serverless.
 OUR_RULES = ROOT / "tests" / "infra" / "checkov"
 PLANTED = """
@@ -57,21 +55,10 @@ REASONS = {
 }
 
 
-def _install(scratch: Path) -> Path:
-    target = scratch / "site"
-    options = ["--require-hashes", "--no-deps", "--quiet", "--target", str(target), "-r", str(LOCK)]
-    done = subprocess.run(
-        [sys.executable, "-m", "pip", "install", *options], capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        raise Unavailable(f"pip failed: {done.stderr[-500:]}")
-    return target
-
-
 def run_checkov(folder: Path) -> list[dict[str, object]]:
     """Return checkov's result for each framework."""
     try:
-        site = fetch_once(f"servers/checkov-{hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]}", _install)
+        site = python_packages.checkov()
     except Unavailable as error:
         do_without(f"checkov is not available: {error}")
     options = ["-d", str(folder), "--skip-download", "--quiet", "--compact", "-o", "json"]
@@ -106,16 +93,16 @@ def test_every_finding_has_a_reason(tmp_path: Path) -> None:
         do_without(str(error))
     (tmp_path / "terraform" / "planted.tf").write_text(PLANTED)
     results = run_checkov(tmp_path)
-    assert {one["check_type"] for one in results} == set(FRAMEWORKS)
+    assert {result["check_type"] for result in results} == set(FRAMEWORKS)
     failed = [
         (check["check_id"], check["resource"], check["file_path"])
-        for one in results
-        for check in one["results"]["failed_checks"]  # type: ignore[index]
+        for result in results
+        for check in result["results"]["failed_checks"]  # type: ignore[index]
     ]
     found = {rule for rule, resource, _ in failed if "planted" in resource}
     ours = {yaml.safe_load(rule.read_text())["metadata"]["id"] for rule in OUR_RULES.glob("*.yaml")}
     assert len(ours) == 4
     assert found > ours, "the planted faults must be found"
-    left = [one for one in failed if one[0] not in REASONS and "planted" not in one[1]]
-    assert left == []
+    unexplained = [check for check in failed if check[0] not in REASONS and "planted" not in check[1]]
+    assert unexplained == []
     assert set(REASONS) <= {rule for rule, _, _ in failed}, "remove reasons without a finding"

@@ -16,7 +16,7 @@ def test_docs_show_the_output_of_the_script() -> None:
     assert f"\n{COSTS['table']()}\n" in (ROOT / "docs" / "how-to" / "deploy-aws.md").read_text()
 
 
-def test_script_counts_terraforms_resources() -> None:
+def test_script_counts_the_resources_of_terraform() -> None:
     alarms = (TERRAFORM / "modules" / "observability" / "alarms.tf").read_text()
     assert len(re.findall(r"^      description +=", alarms, re.MULTILINE)) + 1 == COSTS["ALARMS"]
     metrics = (TERRAFORM / "modules" / "observability" / "main.tf").read_text()

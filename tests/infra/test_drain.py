@@ -38,7 +38,7 @@ def drain(folder: Path, *options: str, schedule: str = "", runs: str = "") -> tu
     return done.stdout, done.stderr, calls.read_text().splitlines()
 
 
-def test_warns_of_scheduled_maintenance(tmp_path: Path) -> None:
+def test_drain_warns_of_scheduled_maintenance(tmp_path: Path) -> None:
     stdout, stderr, calls = drain(tmp_path, schedule="cron(17 3 * * ? *)")
     assert "maintenance is not paused and starts at cron(17 3 * * ? *)" in stderr
     assert stdout == "stopped: terraform can change or destroy 00f1\n"
@@ -48,7 +48,7 @@ def test_warns_of_scheduled_maintenance(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "runs"), [((), ""), (("--cancel",), "00r1 00r2")], ids=["no runs", "cancelled runs"]
 )
-def test_stops_the_application_without_a_warning_if_there_is_no_schedule(
+def test_drain_stops_the_application_without_a_warning_if_there_is_no_schedule(
     options: tuple[str, ...], runs: str, tmp_path: Path
 ) -> None:
     _, stderr, calls = drain(tmp_path, *options, runs=runs)

@@ -59,7 +59,9 @@ def test_copied_files_exist_and_are_not_ignored() -> None:
     for line in re.findall(r"^(?:COPY|ADD) (?!--from)(?:--\S+ )?(.+) \S+$", DOCKERFILE, re.MULTILINE):
         for source in line.replace("${DIST}", "dist").split():
             assert (ROOT / source).exists() or source.startswith("dist/"), source
-            assert any(Path(source).match(one) or source.startswith(f"{one}/") for one in allowed), source
+            assert any(
+                Path(source).match(pattern) or source.startswith(f"{pattern}/") for pattern in allowed
+            ), source
 
 
 def test_base_images_are_arguments_that_name_a_release() -> None:
@@ -92,15 +94,15 @@ def test_documented_build_names_platform_and_target(command: str) -> None:
     ids=["amd64", "arm64"],
 )
 def test_emr_image_uses_the_package_of_its_architecture(platform: str, arguments: str) -> None:
-    assert {target for one in BUILDS for target in re.findall(r"--target (\S+)", one)} == set(FINAL)
+    assert {target for build in BUILDS for target in re.findall(r"--target (\S+)", build)} == set(FINAL)
     packaged = f'make package ARGS="{arguments}"\n' if arguments else "make package\n"
     (block,) = [
-        one
-        for one in re.findall(r"^```sh\n(.*?)^```", COMMANDS, re.MULTILINE | re.DOTALL)
-        if f"linux/{platform} " in one and "--target job-emr" in one
+        block
+        for block in re.findall(r"^```sh\n(.*?)^```", COMMANDS, re.MULTILINE | re.DOTALL)
+        if f"linux/{platform} " in block and "--target job-emr" in block
     ]
     assert block.startswith(packaged)
-    (command,) = [one for one in block.splitlines() if "--target job-emr" in one]
+    (command,) = [line for line in block.splitlines() if "--target job-emr" in line]
     folder = re.search(r"--build-arg DIST=(\S+)", command)
     out = re.search(r"--out (\S+)", arguments)
     assert (folder and folder[1]) == (out and out[1])
@@ -115,8 +117,8 @@ def test_function_image_and_zip_run_the_same_handler() -> None:
     assert f'null : "{command[1]}"' in function
 
 
-def test_emr_release_is_terraforms_and_has_the_packages_python() -> None:
-    """By AWS' samples, workers of 7.13 run Python 3.11; the image of 7.9 has only 3.9."""
+def test_emr_release_is_that_of_terraform_and_has_the_python_of_the_package() -> None:
+    """According to AWS' samples, workers of 7.13 run Python 3.11; the image of 7.9 has only 3.9."""
     base = re.search(r"^ARG EMR_BASE=\S+/(emr-7\.(\d+)\.0)$", DOCKERFILE, re.MULTILINE)
     assert base
     variables = (ROOT / "infra" / "terraform" / "variables.tf").read_text(encoding="utf-8")
@@ -126,13 +128,13 @@ def test_emr_release_is_terraforms_and_has_the_packages_python() -> None:
     assert '"--job-python", default="3.11"' in package
 
 
-def test_job_images_have_the_launchers_entry_point() -> None:
+def test_job_images_have_the_entry_point_of_the_launcher() -> None:
     expected = str(KubernetesLauncherSettings.model_fields["entry_point"].default).removeprefix("local://")
     for name in ("job", "job-emr"):
         assert f"COPY spark_job/worker/icemirror_job.py {expected}" in stages()[name]
 
 
-def test_emr_image_has_the_launchers_python() -> None:
+def test_emr_image_has_the_python_of_the_launcher() -> None:
     text, python = stages()["job-emr"], EmrServerlessLauncherSettings.model_fields["python"].default
     environment = str(python).removesuffix("bin/python")
     assert re.search(rf"^ADD \S+/icemirror-job\.tar\.gz {environment}$", text, re.MULTILINE)

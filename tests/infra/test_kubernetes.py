@@ -20,11 +20,11 @@ from icemirror.settings.trigger import KubernetesLauncherSettings
 from tests.infra.kubernetes import MANIFESTS, Manifest, create, helm, key, kustomize, path_of, pod_templates
 from tests.infra.table_samples import names_and_choices, tables
 from tests.need import do_without
+from tests.provision.cache import Unavailable
 from tests.services.kube_apiserver import KubeApiServer, kube_apiserver
-from tests.services.processes import Unavailable
 from tests.services.test_kubernetes_launcher import DEFINITIONS, _is_served, wait_for
 from tests.unit.trigger.launchers.launcher_settings import KUBERNETES
-from tests.unit.trigger.launchers.test_kubernetes_launcher import APACHE, KUBEFLOW, created
+from tests.unit.trigger.launchers.test_kubernetes_launcher import APACHE, KUBEFLOW, make_application
 
 NAMESPACE = "icemirror"
 OVERLAYS = ("overlays/serve", "overlays/periodic")
@@ -87,12 +87,14 @@ def service_monitors() -> Manifest:
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_server_accepts_every_object(server: KubeApiServer, overlay: str) -> None:
     for manifest in rendered(overlay):
-        where = f"{path_of(server, manifest)}?fieldValidation=Strict&dryRun=All"
-        server.call("POST", where, manifest)  # a dry run; existing objects are accepted
+        path_and_query = f"{path_of(server, manifest)}?fieldValidation=Strict&dryRun=All"
+        server.call("POST", path_and_query, manifest)  # a dry run; existing objects are accepted
 
 
 def test_server_refuses_an_unknown_field(server: KubeApiServer) -> None:
-    wrong = copy.deepcopy(next(one for one in rendered("overlays/serve") if one["kind"] == "Deployment"))
+    wrong = copy.deepcopy(
+        next(manifest for manifest in rendered("overlays/serve") if manifest["kind"] == "Deployment")
+    )
     wrong["metadata"]["name"] = "other"
     wrong["spec"]["template"]["spec"]["containers"][0]["livenesProbe"] = {}
     with pytest.raises(AssertionError, match="livenesProbe"):
@@ -107,20 +109,22 @@ def pods() -> Iterator[tuple[str, Manifest]]:
 
 
 def test_namespace_accepts_only_restricted_pods(server: KubeApiServer) -> None:
-    where = f"/api/v1/namespaces/{NAMESPACE}/pods?fieldValidation=Strict&dryRun=All"
-    names = {name for name, pod in pods() if server.call("POST", where, pod)["kind"] == "Pod"}
+    path_and_query = f"/api/v1/namespaces/{NAMESPACE}/pods?fieldValidation=Strict&dryRun=All"
+    names = {name for name, pod in pods() if server.call("POST", path_and_query, pod)["kind"] == "Pod"}
     assert names == {"icemirror-trigger", "icemirror-sweep", "icemirror-maintain"}
     _, wrong = next(pods())
     wrong = copy.deepcopy(wrong)
     wrong["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = True
     with pytest.raises(AssertionError, match="restricted"):
-        server.call("POST", where, wrong)
+        server.call("POST", path_and_query, wrong)
 
 
 @pytest.mark.parametrize("api_version", [KUBEFLOW, APACHE])
 def test_job_pods_are_restricted(server: KubeApiServer, api_version: str, tmp_path: Path) -> None:
-    spec = created(tmp_path, KUBERNETES.replace("image:", f"api_version: {api_version}, image:"))["spec"]
-    where = f"/api/v1/namespaces/{NAMESPACE}/pods?fieldValidation=Strict&dryRun=All"
+    spec = make_application(tmp_path, KUBERNETES.replace("image:", f"api_version: {api_version}, image:"))[
+        "spec"
+    ]
+    path_and_query = f"/api/v1/namespaces/{NAMESPACE}/pods?fieldValidation=Strict&dryRun=All"
     for worker in ("driver", "executor"):
         if api_version == APACHE:
             template = spec[f"{worker}Spec"]["podTemplateSpec"]["spec"]
@@ -129,7 +133,7 @@ def test_job_pods_are_restricted(server: KubeApiServer, api_version: str, tmp_pa
         template["containers"][0]["image"] = "icemirror-job"
         metadata = {"name": worker, "namespace": NAMESPACE}
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template}
-        assert server.call("POST", where, pod)["kind"] == "Pod"
+        assert server.call("POST", path_and_query, pod)["kind"] == "Pod"
 
 
 def test_containers_have_limits_probes_and_a_read_only_root() -> None:
@@ -168,7 +172,9 @@ def test_service_accounts_have_exactly_the_needed_permissions(server: KubeApiSer
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_configuration_loads_with_the_example_secret(overlay: str, tmp_path: Path) -> None:
-    (config_map,) = [one for one in rendered(overlay) if "icemirror.yaml" in one.get("data", {})]
+    (config_map,) = [
+        manifest for manifest in rendered(overlay) if "icemirror.yaml" in manifest.get("data", {})
+    ]
     assert config_map["immutable"] is True
     path = tmp_path / "icemirror.yaml"
     path.write_text(config_map["data"]["icemirror.yaml"])
@@ -204,7 +210,9 @@ def test_every_table_option_reaches_the_trigger_unchanged(tmp_path: Path) -> Non
         do_without(str(error))
     for tool, manifests in rendered_by.items():
         (text,) = [
-            one["data"]["icemirror.yaml"] for one in manifests if "icemirror.yaml" in one.get("data", {})
+            manifest["data"]["icemirror.yaml"]
+            for manifest in manifests
+            if "icemirror.yaml" in manifest.get("data", {})
         ]
         assert yaml.safe_load(text)["tables"] == given, tool
         path = tmp_path / f"{tool}.yaml"
@@ -230,31 +238,33 @@ def _with_fixed_config_name(manifest: Manifest) -> Manifest:
 
 
 @pytest.mark.parametrize(("overlay", "mode"), [(name, name.partition("/")[2]) for name in OVERLAYS])
-def test_chart_and_overlay_give_the_same_objects(overlay: str, mode: str, tmp_path: Path) -> None:
+def test_chart_and_overlay_render_the_same_objects(overlay: str, mode: str, tmp_path: Path) -> None:
     config = yaml.safe_load((MANIFESTS / overlay / "icemirror.yaml").read_text())
     values = tmp_path / "values.yaml"
     values.write_text(yaml.safe_dump({"config": config, "mode": mode}))
     try:
-        from_chart = {key(one): one for one in helm("icemirror", NAMESPACE, values)}
+        from_chart = {key(manifest): manifest for manifest in helm("icemirror", NAMESPACE, values)}
     except Unavailable as error:
         do_without(str(error))
-    from_overlay = {key(one): one for one in rendered(overlay) if one["kind"] != "Namespace"}
-    named = [
-        one
-        for one in (from_chart, from_overlay)
-        for kind, name in list(one)
-        if "icemirror.yaml" in one[kind, name].get("data", {})
+    from_overlay = {
+        key(manifest): manifest for manifest in rendered(overlay) if manifest["kind"] != "Namespace"
+    }
+    with_config = [
+        objects
+        for objects in (from_chart, from_overlay)
+        for kind, name in list(objects)
+        if "icemirror.yaml" in objects[kind, name].get("data", {})
     ]
-    assert len(named) == 2
-    (ours, theirs) = (
+    assert len(with_config) == 2
+    (chart_objects, overlay_objects) = (
         {
-            found: _with_fixed_config_name(one)
-            for found, one in objects.items()
-            if "icemirror.yaml" not in one.get("data", {})
+            object_key: _with_fixed_config_name(manifest)
+            for object_key, manifest in objects.items()
+            if "icemirror.yaml" not in manifest.get("data", {})
         }
         for objects in (from_chart, from_overlay)
     )
-    assert ours == theirs
+    assert chart_objects == overlay_objects
 
 
 def test_chart_fills_in_state_and_launcher_and_refuses_unknown_values(tmp_path: Path) -> None:
@@ -277,23 +287,27 @@ def test_chart_fills_in_state_and_launcher_and_refuses_unknown_values(tmp_path: 
         objects = helm("lake", "data", values)
     except Unavailable as error:
         do_without(str(error))
-    (config,) = [one["data"]["icemirror.yaml"] for one in objects if "icemirror.yaml" in one.get("data", {})]
+    (config,) = [
+        manifest["data"]["icemirror.yaml"]
+        for manifest in objects
+        if "icemirror.yaml" in manifest.get("data", {})
+    ]
     path = tmp_path / "icemirror.yaml"
     path.write_text(config)
     settings = load_settings(path, {})
     assert settings.trigger.state.model_dump()["namespace"] == "data"
     assert settings.trigger.launcher.model_dump()["service_account"] == "lake-job"
-    (account,) = [one for one in objects if key(one) == ("ServiceAccount", "lake-job")]
+    (account,) = [manifest for manifest in objects if key(manifest) == ("ServiceAccount", "lake-job")]
     assert account["metadata"]["annotations"] == annotations
     table = minimal["tables"][0]
-    for at, (message, wrong_values) in enumerate(
+    for index, (message, wrong_values) in enumerate(
         {
             "replcas": {"config": minimal, "replcas": 3},
             "on_bad_rows": {"config": minimal | {"tables": [table | {"on_bad_rows": "stop"}]}},
             "on_bad_row": {"config": minimal | {"tables": [table | {"on_bad_row": "park"}]}},
         }.items()
     ):
-        wrong = tmp_path / f"wrong-{at}.yaml"
+        wrong = tmp_path / f"wrong-{index}.yaml"
         wrong.write_text(yaml.safe_dump(wrong_values))
         with pytest.raises(AssertionError, match=message):
             helm("lake", "data", wrong)

@@ -10,7 +10,7 @@ from icemirror.config_file.load import load_settings
 from icemirror.settings.trigger import KubernetesLauncherSettings
 from tests.infra.kubernetes import Manifest, helm, pod_templates
 from tests.need import do_without
-from tests.services.processes import Unavailable
+from tests.provision.cache import Unavailable
 from tests.unit.house.tracked import ROOT
 
 _CREATED = re.compile(r"create secret generic (\S+) ((?:--from-literal=\S+\s*)+)")
@@ -50,29 +50,33 @@ def load_launcher(config: str, environ: dict[str, str], folder: Path) -> Kuberne
 
 def test_helm_sample_has_its_secrets(tmp_path: Path) -> None:
     text = document("deploy-kubernetes.md")
-    (sample,) = [one for one in samples(text) if one.startswith("# values.yaml")]
+    (sample,) = [block for block in samples(text) if block.startswith("# values.yaml")]
     values = tmp_path / "values.yaml"
     values.write_text(sample)
     try:
         objects = helm("icemirror", "icemirror", values)
     except Unavailable as error:
         do_without(str(error))
-    (config,) = [one["data"]["icemirror.yaml"] for one in objects if "icemirror.yaml" in one.get("data", {})]
+    (config,) = [
+        manifest["data"]["icemirror.yaml"]
+        for manifest in objects
+        if "icemirror.yaml" in manifest.get("data", {})
+    ]
     documented = secrets(text)
     for template in pod_templates(objects).values():
-        environ = {name: "x" for secret in read_by(template) for name in documented[secret]}
+        environ = {name: "x" for secret in environment_secrets(template) for name in documented[secret]}
         assert_supplied(config, load_launcher(config, environ, tmp_path), documented)
 
 
-def read_by(template: Manifest) -> list[str]:
+def environment_secrets(template: Manifest) -> list[str]:
     """Return the Secrets whose keys become the environment of a pod."""
     sources: list[dict[str, Any]] = template["spec"]["containers"][0]["envFrom"]
-    return [one["secretRef"]["name"] for one in sources]
+    return [source["secretRef"]["name"] for source in sources]
 
 
 def test_jobs_sample_has_its_secrets(tmp_path: Path) -> None:
     text = document("jobs.md")
-    (sample,) = [one for one in samples(text) if "type: kubernetes" in one]
+    (sample,) = [block for block in samples(text) if "type: kubernetes" in block]
     documented = secrets(text)
     environ = {name: "x" for keys in documented.values() for name in keys}
     assert_supplied(sample, load_launcher(sample, environ, tmp_path), documented)

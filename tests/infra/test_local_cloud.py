@@ -32,9 +32,9 @@ def test_services_have_a_pinned_image_or_a_build_target() -> None:
 def test_services_have_health_checks_and_wait_for_their_dependencies() -> None:
     for name, service in SERVICES.items():
         assert name in ONE_SHOT or service["healthcheck"]["test"], name
-        for needed, condition in service.get("depends_on", {}).items():
+        for dependency, condition in service.get("depends_on", {}).items():
             assert condition == {"condition": "service_healthy"}
-            assert SERVICES[needed]["healthcheck"]
+            assert SERVICES[dependency]["healthcheck"]
 
 
 def test_ports_are_local_and_mounted_files_exist() -> None:
@@ -48,13 +48,13 @@ def test_ports_are_local_and_mounted_files_exist() -> None:
 def test_tmp_allows_execution() -> None:
     """A tmpfs is noexec by default, but Java unpacks Spark's compression libraries there."""
     for name, service in SERVICES.items():
-        for path, _, options in (one.partition(":") for one in service.get("tmpfs", ())):
+        for path, _, options in (mount.partition(":") for mount in service.get("tmpfs", ())):
             assert path != "/tmp" or "exec" in options.split(","), name  # noqa: S108
 
 
 def test_licensed_services_start_only_with_their_profile() -> None:
-    licensed = {name for name, one in SERVICES.items() if "TOKEN" in str(one.get("environment"))}
-    assert licensed == {name for name, one in SERVICES.items() if one.get("profiles") == ["licensed"]}
+    licensed = {name for name, service in SERVICES.items() if "TOKEN" in str(service.get("environment"))}
+    assert licensed == {name for name, service in SERVICES.items() if service.get("profiles") == ["licensed"]}
 
 
 def test_configuration_matches_the_services() -> None:

@@ -32,7 +32,7 @@ def packaging() -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look the module up here
+    sys.modules[spec.name] = module  # dataclasses require it
     spec.loader.exec_module(module)
     return module
 
@@ -72,7 +72,7 @@ def test_function_runs_from_its_zip_alone(dist: Path, tmp_path: Path) -> None:
 
 
 def test_trigger_imports_neither_click_nor_rich() -> None:
-    """All of its modules, because the handler imports some of them only when it needs them."""
+    """Checks all modules, because the handler imports some of them lazily."""
     assert import_all(light_modules(), None, COMMAND_LINE) == {}
 
 
@@ -81,9 +81,11 @@ def lambda_requirements() -> set[str]:
     return {line for line in lines if line and not line.startswith("#")}
 
 
-def test_lambda_requirements_are_the_projects_without_the_command_line() -> None:
+def test_lambda_requirements_equal_those_of_the_project_without_the_command_line() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    base = {one for one in project["dependencies"] if not one.startswith(COMMAND_LINE)}
+    base = {
+        requirement for requirement in project["dependencies"] if not requirement.startswith(COMMAND_LINE)
+    }
     assert lambda_requirements() == base | set(project["optional-dependencies"]["aws"])
 
 
@@ -97,8 +99,8 @@ def test_lambda_locks_have_no_command_line(lock: str) -> None:
 
 def test_bill_and_checksums_describe_the_zip(dist: Path) -> None:
     bill = json.loads((dist / "icemirror-trigger.cdx.json").read_text())
-    assert {"boto3", "pydantic", "PyYAML"} <= {one["name"] for one in bill["components"]}
-    assert all(one["purl"].startswith("pkg:pypi/") for one in bill["components"])
+    assert {"boto3", "pydantic", "PyYAML"} <= {component["name"] for component in bill["components"]}
+    assert all(component["purl"].startswith("pkg:pypi/") for component in bill["components"])
     digest = hashlib.sha256((dist / "icemirror-trigger.zip").read_bytes()).hexdigest()
     assert bill["metadata"]["component"]["hashes"] == [{"alg": "SHA-256", "content": digest}]
     assert f"{digest}  icemirror-trigger.zip\n" in (dist / "SHA256SUMS").read_text()
@@ -117,10 +119,10 @@ def site(tmp_path: Path) -> Path:
 
 def test_same_files_give_the_same_bytes(packaging: ModuleType, site: Path, tmp_path: Path) -> None:
     built = []
-    for turn in range(2):
+    for attempt in range(2):
         for file in site.rglob("*"):
             file.touch()
-        zipped, packed = tmp_path / f"{turn}.zip", tmp_path / f"{turn}.tar.gz"
+        zipped, packed = tmp_path / f"{attempt}.zip", tmp_path / f"{attempt}.tar.gz"
         packaging.write_zip(site, zipped)
         packaging.write_environment(site, packed, PYTHON, "/usr/bin")
         built.append((zipped.read_bytes(), packed.read_bytes()))
@@ -151,6 +153,6 @@ def test_bill_normalizes_package_names(packaging: ModuleType, site: Path, tmp_pa
     assert component["licenses"] == [{"license": {"name": "MIT"}}]
 
 
-def test_job_package_leaves_out_only_locked_packages(packaging: ModuleType) -> None:
+def test_job_package_omits_only_locked_packages(packaging: ModuleType) -> None:
     lock = (ROOT / "requirements" / "job.txt").read_text()
     assert all(f"\n{name}==" in lock for name in packaging.PROVIDED_BY_EMR)

@@ -12,7 +12,7 @@ from icemirror.config_file.packing import unpack_arguments
 from tests.infra.calls import Call
 from tests.infra.emr_server import ACCOUNT
 from tests.infra.end_to_end_run import open_run
-from tests.infra.installation import AT, LAKE, install, make_lake, resources, root_module
+from tests.infra.installation import EXAMPLE, LAKE, install, make_lake, resources, root_module
 from tests.infra.justified_permissions import JUSTIFIED
 from tests.infra.overrides import ALL_FEATURES, KEY, LAKE_KEY, REGION
 from tests.infra.permissions import Permission, permissions_of, unused, without
@@ -68,7 +68,7 @@ def recorded(
 ) -> dict[str, RoleCalls]:
     """Return the calls of each role: launched jobs, a merge of each kind of change, maintenance."""
     recorder = Recorder(ACCOUNT, REGION, lambda role, call: allows_call(policies[role], call))
-    configuration = applied.outputs(AT)["configuration"]
+    configuration = applied.outputs(EXAMPLE)["configuration"]
     with open_run(recorder, configuration, tmp_path_factory.mktemp("run")) as run:
         for name in CHANGELOGS:
             run.make_changelog(name)
@@ -85,15 +85,15 @@ def recorded(
         run.sweep_until(lambda: bool(run.launched()), run_jobs=False)
         event = {**RUN_ENDED, "detail": {"jobRunId": run.launched()[0], "state": "FAILED"}}
         run.invoke_trigger(event)  # the trigger polls EMR, where the run still runs
-    assert {one["table"] for one in done} == set(MIRRORS)
-    assert any(one["files"] > 0 for one in done)
+    assert {line["table"] for line in done} == set(MIRRORS)
+    assert any(line["files"] > 0 for line in done)
     return dict(recorder.calls_of)
 
 
-def needs(role: RoleCalls) -> set[Call]:
+def required_calls(role: RoleCalls) -> set[Call]:
     """Return the allowed calls of a role, and the KMS calls that encryption adds."""
     calls = role.calls - role.refused
-    return calls | {more for call in calls for more in _key_calls(call)}
+    return calls | {key_call for call in calls for key_call in _key_calls(call)}
 
 
 def _key_calls(call: Call) -> Iterator[Call]:
@@ -106,9 +106,9 @@ def _key_calls(call: Call) -> Iterator[Call]:
 def unjustified(role: str, permissions: Iterable[Permission]) -> set[Permission]:
     known = JUSTIFIED[role]
     return {
-        one
-        for one in permissions
-        if one.sid not in known.statements and (one.sid, one.part) not in known.actions
+        permission
+        for permission in permissions
+        if permission.sid not in known.statements and (permission.sid, permission.part) not in known.actions
     }
 
 
@@ -116,9 +116,9 @@ def unjustified(role: str, permissions: Iterable[Permission]) -> set[Permission]
 def test_role_is_allowed_the_calls_that_it_makes(
     recorded: dict[str, RoleCalls], policies: dict[str, str], role: str
 ) -> None:
-    wanted = needs(recorded[role])
-    assert wanted
-    assert [call for call in sorted(wanted) if not allows_call(policies[role], call)] == []
+    required = required_calls(recorded[role])
+    assert required
+    assert [call for call in sorted(required) if not allows_call(policies[role], call)] == []
 
 
 @pytest.mark.parametrize("role", [role for role in ROLES if role != "job"])
@@ -154,55 +154,55 @@ def test_trigger_does_not_call_s3(recorded: dict[str, RoleCalls]) -> None:
 def test_every_permission_is_used_or_justified(
     recorded: dict[str, RoleCalls], policies: dict[str, str], role: str
 ) -> None:
-    assert unjustified(role, unused(policies[role], needs(recorded[role]))) == set()
+    assert unjustified(role, unused(policies[role], required_calls(recorded[role]))) == set()
 
 
 @pytest.mark.parametrize("role", ROLES)
 def test_every_justified_permission_exists(policies: dict[str, str], role: str) -> None:
     existing = permissions_of(policies[role])
-    assert set(JUSTIFIED[role].statements) <= {one.sid for one in existing}
-    assert set(JUSTIFIED[role].actions) <= {(one.sid, one.part) for one in existing}
+    assert set(JUSTIFIED[role].statements) <= {permission.sid for permission in existing}
+    assert set(JUSTIFIED[role].actions) <= {(permission.sid, permission.part) for permission in existing}
 
 
 @pytest.mark.parametrize("role", ROLES)
 def test_removing_a_used_permission_is_detected(
     recorded: dict[str, RoleCalls], policies: dict[str, str], role: str
 ) -> None:
-    wanted, policy = needs(recorded[role]), policies[role]
-    used = permissions_of(policy) - unused(policy, wanted)
-    shared = {one for one in used if one.part.endswith(":catalog")}
+    required, policy = required_calls(recorded[role]), policies[role]
+    used = permissions_of(policy) - unused(policy, required)
+    shared = {permission for permission in used if permission.part.endswith(":catalog")}
     assert used - shared
     assert [
-        one
-        for one in sorted(used - shared)
-        if all(allows_call(without(policy, one), call) for call in wanted)
+        permission
+        for permission in sorted(used - shared)
+        if all(allows_call(without(policy, permission), call) for call in required)
     ] == []
 
 
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize(
-    ("part", "more"),
+    ("part", "added"),
     [("Action", "s3:PutObjectAcl"), ("Resource", f"arn:aws:s3:::{LAKE}/payroll/*")],
     ids=["action", "resource"],
 )
 def test_superfluous_permission_is_detected(
-    recorded: dict[str, RoleCalls], policies: dict[str, str], role: str, part: str, more: str
+    recorded: dict[str, RoleCalls], policies: dict[str, str], role: str, part: str, added: str
 ) -> None:
-    wanted = needs(recorded[role])
-    for at, statement in enumerate(statements(policies[role])):
+    required = required_calls(recorded[role])
+    for index, statement in enumerate(statements(policies[role])):
         if statement["Sid"] in JUSTIFIED[role].statements:
             continue
         planted = statements(policies[role])
-        planted[at] = {**statement, part: [*statement[part], more]}
-        found = unjustified(role, unused(json.dumps({"Statement": planted}), wanted))
-        assert found == {Permission(statement["Sid"], more)}
+        planted[index] = {**statement, part: [*statement[part], added]}
+        found = unjustified(role, unused(json.dumps({"Statement": planted}), required))
+        assert found == {Permission(statement["Sid"], added)}
 
 
-def test_scheduled_maintenance_runs_in_its_own_role(applied: Terraform, scheduled: Any) -> None:
+def test_scheduled_maintenance_runs_in_the_maintenance_role(applied: Terraform, scheduled: Any) -> None:
     assert scheduled["executionRoleArn"].endswith("/icemirror-maintenance")
     arguments = scheduled["jobDriver"]["sparkSubmit"]["entryPointArguments"]
     sent = json.loads(unpack_arguments(arguments[arguments.index("--config") + 1 :]))
-    assert sent == json.loads(json.dumps(applied.outputs(AT)["configuration"]))
+    assert sent == json.loads(json.dumps(applied.outputs(EXAMPLE)["configuration"]))
 
 
 def test_policies_have_no_faults(policies: dict[str, str]) -> None:
@@ -264,9 +264,9 @@ def permission_id(role: str, action: str, resource: str, allowed: bool) -> str:
 
 
 @pytest.mark.parametrize(
-    ("role", "action", "resource", "allowed"), PERMISSIONS, ids=[permission_id(*one) for one in PERMISSIONS]
+    ("role", "action", "resource", "allowed"), PERMISSIONS, ids=[permission_id(*case) for case in PERMISSIONS]
 )
-def test_role_permission(
+def test_role_is_allowed_only_the_expected_actions(
     policies: dict[str, str], role: str, action: str, resource: str, allowed: bool
 ) -> None:
     assert allows(policies[role], action, resource) is allowed

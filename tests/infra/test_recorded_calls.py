@@ -46,23 +46,23 @@ def calls(request: Request) -> set[Call]:
         ("DELETE", "/lake/a/1?x-id=DeleteObject", "s3:DeleteObject", "a/1"),
     ],
 )
-def test_object_request(method: str, path: str, action: str, key: str) -> None:
+def test_object_request_is_recorded_as_its_action(method: str, path: str, action: str, key: str) -> None:
     assert calls(signed("s3", method, path)) == {Call(action, f"{LAKE}/{key}")}
 
 
-def test_bucket_request() -> None:
+def test_bucket_request_is_recorded_with_its_prefix() -> None:
     listed = calls(signed("s3", "GET", "/lake?list-type=2&prefix=a%2F"))
     assert listed == {Call("s3:ListBucket", LAKE, (("s3:prefix", "a/"),))}
     assert calls(signed("s3", "GET", "/lake/?list-type=2")) == {Call("s3:ListBucket", LAKE)}
     assert calls(signed("s3", "HEAD", "/lake")) == {Call("s3:ListBucket", LAKE)}
 
 
-def test_bulk_delete_request() -> None:
+def test_bulk_delete_is_recorded_per_object() -> None:
     deleted = calls(signed("s3", "POST", "/lake?delete", BULK))
-    assert deleted == {Call("s3:DeleteObject", f"{LAKE}/a/{one}") for one in (1, 2)}
+    assert deleted == {Call("s3:DeleteObject", f"{LAKE}/a/{number}") for number in (1, 2)}
 
 
-def test_copy_reads_its_source() -> None:
+def test_copy_is_recorded_with_a_read_of_its_source() -> None:
     copied = calls(signed("s3", "PUT", "/lake/a/1", x_amz_copy_source="/other/b"))
     assert copied == {Call("s3:PutObject", f"{LAKE}/a/1"), Call("s3:GetObject", "arn:aws:s3:::other/b")}
 
@@ -83,7 +83,7 @@ def test_unknown_request_is_allowed_by_no_policy(request_: Request) -> None:
     assert call.action.endswith(":?")
 
 
-def test_catalog_and_state_requests() -> None:
+def test_catalog_and_state_requests_are_recorded_with_their_resources() -> None:
     body = json.dumps({"DatabaseName": "shop", "Name": "orders"}).encode()
     found = calls(signed("glue", "POST", "/", body, X_Amz_Target="AWSGlue.GetTable"))
     names = ("catalog", "database/shop", "table/shop/orders")
@@ -93,7 +93,7 @@ def test_catalog_and_state_requests() -> None:
     assert found == {Call("dynamodb:Query", "arn:aws:dynamodb:r:1:table/state")}
 
 
-def test_launch_needs_role_tags_and_disk_key() -> None:
+def test_launch_is_recorded_with_role_tags_and_disk_key() -> None:
     disks = {"diskEncryptionConfiguration": {"encryptionKeyArn": "arn:key"}}
     body = {"executionRoleArn": "arn:role", "tags": {"a": "b"}, "configurationOverrides": disks}
     found = calls(signed("emr-serverless", "POST", "/applications/0a/jobruns", json.dumps(body).encode()))

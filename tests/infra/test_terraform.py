@@ -9,8 +9,9 @@ import pytest
 
 from tests.infra.module_docs import MODULES, blocks, tables
 from tests.infra.policies import faults
-from tests.infra.terraform import OURS, Terraform, Unavailable, find_mirror
+from tests.infra.terraform import OURS, Terraform, find_mirror
 from tests.need import do_without
+from tests.provision.cache import Unavailable
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +59,7 @@ def test_module_describes_its_inputs_and_outputs(module: Path) -> None:
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.name)
-def test_readme_has_an_example_and_the_modules_inputs_and_outputs(module: Path) -> None:
+def test_readme_has_an_example_and_the_inputs_and_outputs_of_the_module(module: Path) -> None:
     text = (module / "README.md").read_text(encoding="utf-8")
     assert text.endswith(f"\n{tables(module)}"), "run `python -m tests.infra.module_docs`"
     example = re.search(r"```hcl\n(.*?)\n}\n", text, re.DOTALL)
@@ -69,7 +70,7 @@ def test_readme_has_an_example_and_the_modules_inputs_and_outputs(module: Path) 
     assert {block.name for block in variables if block.attribute("default") is None} <= given
 
 
-def test_folder_has_the_registrys_layout() -> None:
+def test_folder_has_the_layout_of_the_registry() -> None:
     for name in ("README.md", "main.tf", "variables.tf", "outputs.tf", "versions.tf"):
         assert (OURS / name).is_file(), name
     for example in (OURS / "examples").iterdir():
@@ -81,14 +82,16 @@ def test_examples_have_the_outputs_that_the_docs_use() -> None:
     used = set(re.findall(r"terraform output (?:-raw )?(\w+)", text)) | {"configuration"}
     assert used == {"configuration", "application_id", "policies"}
     given = {block.name for block in blocks(OURS) if block.kind == "output"}
-    (shown,) = [one for one in re.findall(r"^```hcl\n(.*?)^```", text, re.M | re.S) if "source =" in one]
+    (shown,) = [
+        block for block in re.findall(r"^```hcl\n(.*?)^```", text, re.M | re.S) if "source =" in block
+    ]
     roots = [shown, *((example / "main.tf").read_text() for example in (OURS / "examples").iterdir())]
     for root in roots:
         assert used <= set(re.findall(r'^output "(\w+)"', root, re.MULTILINE))
         assert set(re.findall(r"module\.icemirror\.(\w+)", root)) <= given
 
 
-def test_policies_are_plain_text() -> None:
+def test_policies_use_no_data_source() -> None:
     """Only a real provider evaluates the data source of a policy document."""
     for file in OURS.rglob("*.tf"):
         assert "aws_iam_policy_document" not in file.read_text(encoding="utf-8"), file
@@ -126,7 +129,7 @@ def test_permission_on_a_named_table_is_no_fault() -> None:
     assert list(faults("job", STATEMENT % ("Deny", "glue:GetTable", TABLE)))
 
 
-def test_provider_mirror_is_found_in_terraforms_locations(tmp_path: Path) -> None:
+def test_provider_mirror_is_found_in_the_locations_of_terraform(tmp_path: Path) -> None:
     mirror = tmp_path / ".terraform.d" / "plugins"
     (mirror / "registry.terraform.io/hashicorp/aws/5.100.0/any").mkdir(parents=True)
     assert find_mirror({"HOME": str(tmp_path)}) == mirror

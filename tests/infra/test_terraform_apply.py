@@ -15,11 +15,11 @@ import pytest
 
 from icemirror.cli.main import run
 from icemirror.config_file.load import load_settings
-from icemirror.protocol.reads import EVERYTHING
+from icemirror.protocol.row_selection import ALL_ROWS
 from icemirror.stores.from_settings import open_store
 from icemirror.stores.store import Store
 from tests.infra.emr_server import ACCOUNT
-from tests.infra.installation import AT, LAKE, install, make_lake
+from tests.infra.installation import EXAMPLE, LAKE, install, make_lake
 from tests.infra.overrides import QUARANTINE, REGION, UPGRADE
 from tests.infra.policies import allows
 from tests.infra.terraform import OURS, Terraform
@@ -49,7 +49,7 @@ def wait_until(is_done: Callable[[], object], seconds: float = 60.0) -> bool:
 
 
 def notices(store: Store) -> int:
-    row = store.load(EVERYTHING).tables.get("shop.orders")
+    row = store.load(ALL_ROWS).tables.get("shop.orders")
     return row.dirty if row else 0
 
 
@@ -58,9 +58,9 @@ def test_commit_is_noticed_and_launches_a_job(
 ) -> None:
     functions, emr = boto3.client("lambda"), boto3.client("emr-serverless")
     settings = load_settings(config, {})
-    given = functions.get_function_configuration(FunctionName="icemirror")["Environment"]["Variables"]
-    given["AWS_ENDPOINT_URL_EMR_SERVERLESS"] = environ["AWS_ENDPOINT_URL_EMR_SERVERLESS"]
-    functions.update_function_configuration(FunctionName="icemirror", Environment={"Variables": given})
+    variables = functions.get_function_configuration(FunctionName="icemirror")["Environment"]["Variables"]
+    variables["AWS_ENDPOINT_URL_EMR_SERVERLESS"] = environ["AWS_ENDPOINT_URL_EMR_SERVERLESS"]
+    functions.update_function_configuration(FunctionName="icemirror", Environment={"Variables": variables})
     application = settings.trigger.launcher.model_dump()["application_id"]
     assert emr.list_job_runs(applicationId=application)["jobRuns"] == []
     store = open_store(settings)
@@ -80,9 +80,15 @@ def run_event(role: str, state: str, application: str) -> str:
         "state": state,
         "createdBy": f"arn:aws:sts::{ACCOUNT}:assumed-role/icemirror-{role}/at-night",
     }
-    known = {"id": "1", "account": ACCOUNT, "region": REGION, "time": "2026-01-01T02:30:00Z", "resources": []}
+    envelope = {
+        "id": "1",
+        "account": ACCOUNT,
+        "region": REGION,
+        "time": "2026-01-01T02:30:00Z",
+        "resources": [],
+    }
     kind = {"source": "aws.emr-serverless", "detail-type": "EMR Serverless Job Run State Change"}
-    return json.dumps({**known, **kind, "detail": detail})
+    return json.dumps({**envelope, **kind, "detail": detail})
 
 
 def test_only_failed_maintenance_is_reported(
@@ -103,16 +109,16 @@ def test_only_failed_maintenance_is_reported(
     assert not is_reported("scheduler", "FAILED", "00another")
     assert not is_reported("trigger", "FAILED")
     queue = sqs.get_queue_url(QueueName="icemirror-maintenance-failures")["QueueUrl"]
-    known = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]
+    attributes = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]
     (target,) = events.list_targets_by_rule(Rule=rule["Name"])["Targets"]
-    assert target["Arn"] == known["QueueArn"]
-    assert allows(policies["scheduler"], "sqs:SendMessage", known["QueueArn"])
+    assert target["Arn"] == attributes["QueueArn"]
+    assert allows(policies["scheduler"], "sqs:SendMessage", attributes["QueueArn"])
 
 
 def drain(applied: Terraform, config: Path, folder: Path) -> None:
     """Pause all tables and stop the application, as an operator does before a change."""
     assert run(["--config", str(config), "pause", "--match", "*"]) == 0
-    application = applied.outputs(AT)["configuration"]["trigger"]["launcher"]["application_id"]
+    application = applied.outputs(EXAMPLE)["configuration"]["trigger"]["launcher"]["application_id"]
     assert (
         boto3.client("emr-serverless").get_application(applicationId=application)["application"]["state"]
         == "STARTED"
@@ -127,14 +133,14 @@ def drain(applied: Terraform, config: Path, folder: Path) -> None:
 def test_started_application_is_changed_after_a_drain(
     applied: Terraform, config: Path, tmp_path: Path
 ) -> None:
-    (applied.folder / AT / "upgrade_override.tf").write_text(UPGRADE)
+    (applied.folder / EXAMPLE / "upgrade_override.tf").write_text(UPGRADE)
     apply = ("apply", "-auto-approve", "-input=false", "-no-color")
     with pytest.raises(AssertionError, match=r"CREATED.*STOPPED"):
-        applied.run(*apply, at=AT)
+        applied.run(*apply, at=EXAMPLE)
     drain(applied, config, tmp_path)
-    applied.run(*apply, at=AT)
+    applied.run(*apply, at=EXAMPLE)
     emr = boto3.client("emr-serverless")
-    application = applied.outputs(AT)["configuration"]["trigger"]["launcher"]["application_id"]
+    application = applied.outputs(EXAMPLE)["configuration"]["trigger"]["launcher"]["application_id"]
     changed = emr.get_application(applicationId=application)["application"]
     assert changed["autoStopConfiguration"]["idleTimeoutMinutes"] == 7
     assert run(["--config", str(config), "resume", "--match", "*"]) == 0
@@ -143,8 +149,8 @@ def test_started_application_is_changed_after_a_drain(
 
 def test_destroy_leaves_only_data(applied: Terraform, config: Path, tmp_path: Path) -> None:
     drain(applied, config, tmp_path)
-    applied.run("destroy", "-auto-approve", "-input=false", "-no-color", at=AT)
-    assert json.loads(applied.run("show", "-json", at=AT)).get("values", {}).get("root_module", {}) == {}
+    applied.run("destroy", "-auto-approve", "-input=false", "-no-color", at=EXAMPLE)
+    assert json.loads(applied.run("show", "-json", at=EXAMPLE)).get("values", {}).get("root_module", {}) == {}
     assert boto3.client("dynamodb").list_tables()["TableNames"] == []
     assert boto3.client("lambda").list_functions()["Functions"] == []
     assert boto3.client("sqs").list_queues().get("QueueUrls", []) == []

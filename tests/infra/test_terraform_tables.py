@@ -14,8 +14,9 @@ from icemirror.config_file.load import load_settings
 from icemirror.errors import BadConfig
 from icemirror.settings import Settings
 from tests.infra.table_samples import Table, choices, tables, terraform_options
-from tests.infra.terraform import OURS, Terraform, Unavailable
+from tests.infra.terraform import OURS, Terraform
 from tests.need import do_without
+from tests.provision.cache import Unavailable
 
 PLAIN = {"changelog": "raw.orders_changelog", "mirror": "shop.orders"}
 DISCOVERED = {"namespace": "raw", "match": "*_changelog", "mirror_namespace": "shop"}
@@ -32,7 +33,7 @@ REFUSED_IN_PLAN: list[tuple[Table, str]] = [
     ({"tombstone_retention": "7 weeks"}, "Use a duration such as 500ms"),
     ({"group": "Large"}, "Use text that matches ^[a-z0-9]"),
 ]
-# Left to icemirror, which checks the configuration when it is written to a file and when the function starts.
+# Accepted in the plan; icemirror checks the configuration when it is written to a file and when the function starts.
 REFUSED_BY_SETTINGS: list[Table] = [
     {"sequence_column": ["a"], "sequence_format": {"a": "wrong"}},
     {"partition_by": ["week(a)"]},
@@ -44,8 +45,8 @@ REFUSED_BY_SETTINGS: list[Table] = [
     {"columns": {"include": ["a"], "exclude": ["b"]}},
     {"append_only": True, "primary_keys": ["a"]},
 ]
-# Valid elsewhere: here the jobs have no permission to write there, or Glue has no such name.
-REFUSED_HERE: list[Table] = [
+# Valid in other deployments: in this one, jobs cannot write to the location, or Glue does not support the name.
+REFUSED_IN_TERRAFORM: list[Table] = [
     {"rejects_table": "lake.shop.rejects"},
     {"table_properties": {"write.data.path": "s3://elsewhere/data"}},
 ]
@@ -63,9 +64,9 @@ def test_table_options_json_is_generated_from_the_settings() -> None:
 
 
 def test_settings_accept_every_sample(tmp_path: Path) -> None:
-    every = [table for _, table in tables()]
-    assert len(load(tmp_path, tables=every).tables) == len(every)
-    assert load(tmp_path, tables=[PLAIN | REFUSED_HERE[0]])
+    samples = [table for _, table in tables()]
+    assert len(load(tmp_path, tables=samples).tables) == len(samples)
+    assert load(tmp_path, tables=[PLAIN | REFUSED_IN_TERRAFORM[0]])
 
 
 WRONG = [*(wrong for wrong, _ in REFUSED_IN_PLAN), *REFUSED_BY_SETTINGS]
@@ -79,7 +80,7 @@ def test_settings_refuse_a_wrong_option(wrong: Table, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", REFUSED_BY_SETTINGS, ids=json.dumps)
-def test_config_from_terraform_refuses_what_the_plan_accepts(wrong: Table) -> None:
+def test_config_from_terraform_refuses_wrong_options_that_the_plan_accepts(wrong: Table) -> None:
     value = {"iceberg": {"catalog": {"type": "glue"}}, "tables": [PLAIN | wrong]}
     with pytest.raises(BadConfig):
         from_terraform(json.dumps({OUTPUT: {"value": value}}), OUTPUT, {})
@@ -100,10 +101,10 @@ def pass_through_run(name: str, variable: str, samples: list[tuple[str, Table]])
     """Return a run which asserts that the configuration contains these entries unchanged."""
     checks = "".join(
         f"  assert {{\n"
-        f"    condition     = jsonencode(output.configuration.{variable}[{at}]) == jsonencode({json.dumps(entry)})\n"
+        f"    condition     = jsonencode(output.configuration.{variable}[{index}]) == jsonencode({json.dumps(entry)})\n"
         f"    error_message = {json.dumps(f'{option} is written as {json.dumps(entry)}.')}\n"
         f"  }}\n"
-        for at, (option, entry) in enumerate(samples)
+        for index, (option, entry) in enumerate(samples)
     )
     body = variables(variable, [entry for _, entry in samples])
     return f'run "{name}" {{\n  variables {{\n{body}  }}\n\n{checks}}}\n'
@@ -142,10 +143,10 @@ def test_options_reach_the_configuration_unchanged(terraform: Terraform) -> None
     ]
     runs = [
         pass_through_run(
-            f"{variable}_{at}", variable, entries[at : at + 40]
-        )  # a function's environment holds 40
+            f"{variable}_{start}", variable, entries[start : start + 40]
+        )  # a function's environment has room for 40
         for variable, entries in (("tables", samples), ("discover", discovered))
-        for at in range(0, len(entries), 40)
+        for start in range(0, len(entries), 40)
     ]
     printed = terraform.run("test", "-no-color", write_test(terraform, "pass_through", runs))
     assert f"Success! {len(runs)} passed, 0 failed" in printed
@@ -155,8 +156,8 @@ def test_options_reach_the_configuration_unchanged(terraform: Terraform) -> None
 def test_plan_reports_every_wrong_option_of_every_entry(terraform: Terraform, variable: str) -> None:
     entries = [REQUIRED[variable] | wrong for wrong, _ in REFUSED_IN_PLAN]
     run = f'run "wrong" {{\n  command = plan\n\n  variables {{\n{variables(variable, entries)}  }}\n}}\n'
-    chosen = write_test(terraform, f"wrong_{variable}", [run])
-    printed = terraform.fail("test", "-no-color", chosen)
+    selected = write_test(terraform, f"wrong_{variable}", [run])
+    printed = terraform.fail("test", "-no-color", selected)
     name = "shop.orders" if variable == "tables" else "raw"
     assert [error for error in plan_errors(name) if error not in printed] == []
 
@@ -169,11 +170,11 @@ def plan_errors(name: str) -> Iterator[str]:
         yield f"{name}: {option} is {json.dumps(value)}. {hint}" if known else f"{name}: {hint}"
 
 
-def test_plan_refuses_what_the_roles_may_not_write(terraform: Terraform) -> None:
+def test_plan_refuses_locations_that_the_roles_cannot_write(terraform: Terraform) -> None:
     runs = [
         refused_run(f"{variable}_{next(iter(wrong))}", variable, wrong)
         for variable in REQUIRED
-        for wrong in REFUSED_HERE
+        for wrong in REFUSED_IN_TERRAFORM
     ]
-    printed = terraform.run("test", "-no-color", write_test(terraform, "refused_here", runs))
+    printed = terraform.run("test", "-no-color", write_test(terraform, "refused_in_terraform", runs))
     assert f"Success! {len(runs)} passed, 0 failed" in printed

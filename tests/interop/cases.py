@@ -1,4 +1,4 @@
-"""The mirrors that all readers read: kinds of keys and partitions, and every column type."""
+"""The mirrors for the reader tests: kinds of keys and partitions, and every column type."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from pathlib import Path
 
 from pyiceberg.table import Table
 
-from icemirror.cli.demo.oracle.judge import Judge
-from icemirror.result import Merged
+from icemirror.cli.demo.oracle.verifier import MirrorVerifier
+from icemirror.step_results import Merged
 from spark_job.engine.engine import InProcessEngine
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
 from tests.oracle.value_pools import MISREAD_BY_PYICEBERG, VALUE_COLUMNS
 
 MERGES = 4
-# Spark's SQL has no type for a time of day: Iceberg refuses to load a table with one.
-BEYOND_SPARK = frozenset({"clock"})
+# Spark SQL has no type for a time of day: Iceberg refuses to load a table with such a column.
+UNSUPPORTED_BY_SPARK = frozenset({"clock"})
 
 _ALL = tuple(VALUE_COLUMNS)
 _FOR_PYICEBERG = tuple(name for name in _ALL if name not in MISREAD_BY_PYICEBERG)
-_FOR_SPARK = tuple(name for name in _ALL if name not in BEYOND_SPARK)
-_FOR_BOTH = tuple(name for name in _FOR_PYICEBERG if name not in BEYOND_SPARK)
+_FOR_SPARK = tuple(name for name in _ALL if name not in UNSUPPORTED_BY_SPARK)
+_FOR_BOTH = tuple(name for name in _FOR_PYICEBERG if name not in UNSUPPORTED_BY_SPARK)
 
 
 @dataclass(frozen=True)
 class Case:
-    """A schedule and how it is mirrored. `scattered`: most data files have one row, and leave with it."""
+    """A schedule and the settings of its mirror. `scattered`: most data files have one row and are dropped with it."""
 
     name: str
     key: str
@@ -46,17 +46,17 @@ class Case:
 
     @property
     def for_pyiceberg(self) -> bool:
-        """Whether PyIceberg reads every column without loss."""
+        """Return whether PyIceberg reads every column without loss."""
         return not MISREAD_BY_PYICEBERG.intersection(self.columns)
 
     @property
     def for_spark(self) -> bool:
-        """Whether Spark has a type for every column."""
-        return not BEYOND_SPARK.intersection(self.columns)
+        """Return whether Spark has a type for every column."""
+        return not UNSUPPORTED_BY_SPARK.intersection(self.columns)
 
     @property
     def options(self) -> str:
-        """The table's settings. What merges write is asked about as they write it; see `test_compaction`."""
+        """Return the table's settings, without compaction: the readers read the files as merges write them."""
         lines = [
             "compact: false",
             f"format_version: {self.format_version}",
@@ -97,7 +97,7 @@ CASES = (
         seed=17,
         scattered=True,
     ),
-    # Not by a fixed column: Iceberg Java misreads such partitions, its own too (apache/iceberg#17501).
+    # Not by a fixed column: Iceberg Java misreads such partitions, even in tables that it wrote (apache/iceberg#17501).
     Case(
         "decimal_by_amount", "decimal", _FOR_PYICEBERG, ("bucket[3](amount)", "truncate[7](price)"), seed=18
     ),
@@ -123,20 +123,20 @@ V3_CASES = (
 
 
 def make_lab(folder: Path, case: Case, merges: int = MERGES) -> MirroredWorld:
-    """A mirror after some merges."""
+    """Return a mirror after some merges."""
     lab = _start(folder, case)
     for _ in range(merges):
         commit_and_merge(lab)
-    lab.world.expected()  # both oracles agree; from here on one of them is enough
-    lab.world.judge = Judge(lab.world.journal, use_duckdb=False)
+    lab.world.expected()  # both oracles agree; from now on one of them is enough
+    lab.world.judge = MirrorVerifier(lab.world.journal, use_duckdb=False)
     return lab
 
 
-def make_at_once(folder: Path, case: Case, least_rows: int = 30) -> MirroredWorld:
-    """A mirror after its first merge, without deletes, with at least this many rows."""
+def make_with_one_merge(folder: Path, case: Case, min_rows: int = 30) -> MirroredWorld:
+    """Return a mirror after its first merge, without deletes, with at least this many rows."""
     lab = _start(folder, case)
     lab.world.commit_next()
-    while len(lab.world.expected()) < least_rows:
+    while len(lab.world.expected()) < min_rows:
         lab.world.commit_next()
     assert isinstance(lab.pipeline.advance(lab.table), Merged)
     return lab
@@ -163,5 +163,5 @@ def commit_and_merge(lab: MirroredWorld) -> int:
 
 
 def snapshot_ids(mirror: Table) -> list[int]:
-    """Every snapshot, oldest first."""
+    """Return all snapshot ids, oldest first."""
     return [snapshot.snapshot_id for snapshot in mirror.snapshots()]

@@ -1,4 +1,4 @@
-"""One JVM with Iceberg Java, and mirrors to read, made once for all tests of this folder."""
+"""One JVM with Iceberg Java, and one mirror per case, shared by all tests of this folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.need import do_without
 
 @pytest.fixture(scope="session")
 def java(maven_jar: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[IcebergJava]:
-    """Iceberg Java and Spark."""
+    """Run a JVM with Iceberg Java and Spark."""
     jars = [maven_jar(ICEBERG_JAR), maven_jar(SQLITE_JAR)]
     try:
         home = find_java(os.environ)
@@ -27,15 +27,15 @@ def java(maven_jar: Callable[[str], Path], tmp_path_factory: pytest.TempPathFact
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("JAVA_HOME", str(home))
         environment.setenv("SPARK_LOCAL_HOSTNAME", "localhost")
-        # A submitted session has its own JVM; this one is started here.
+        # The variable would connect to the JVM of a submitted session; this fixture starts a new one.
         environment.delenv("PYSPARK_GATEWAY_PORT", raising=False)
         with IcebergJava.launch(jars, tmp_path_factory.mktemp("java")) as launched:
             yield launched
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Case], MirroredWorld]:
-    """The mirror of a case, to be read only."""
+def shared_mirror(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Case], MirroredWorld]:
+    """Return a function from a case to its mirror, which tests only read."""
     labs: dict[Case, MirroredWorld] = {}
 
     def make(case: Case) -> MirroredWorld:

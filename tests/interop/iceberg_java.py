@@ -21,7 +21,7 @@ from pyspark.java_gateway import launch_gateway
 ICEBERG_JAR = "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0"
 SQLITE_JAR = "org.xerial:sqlite-jdbc:3.50.3.0"
 
-# Objects of the JVM have no types here.
+# Objects of the JVM are untyped in Python.
 JavaObject = Any
 
 _SPARK = {
@@ -30,7 +30,7 @@ _SPARK = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # short work: quick starts
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # optimized for a fast start
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
@@ -43,7 +43,7 @@ _SPARK = {
 
 @dataclass(frozen=True)
 class Rewritten:
-    """Rows that Iceberg Java read, and the metrics of the file that it wrote them to."""
+    """Rows that Iceberg Java read and wrote to a file, with the metrics of that file."""
 
     rows: pa.Table
     metrics: JavaObject
@@ -51,7 +51,7 @@ class Rewritten:
 
 @dataclass(frozen=True)
 class IcebergJava:
-    """The library itself, and Spark with it."""
+    """Access to Iceberg's Java library, and to Spark with it."""
 
     jvm: JavaObject
     spark: JavaObject
@@ -79,7 +79,7 @@ class IcebergJava:
             gateway.proc.wait(30)
 
     def load(self, mirror: Table) -> JavaObject:
-        """The table of a metadata file, read-only."""
+        """Load the table of a metadata file, read-only."""
         io = self.jvm.org.apache.iceberg.hadoop.HadoopFileIO(self.jvm.org.apache.hadoop.conf.Configuration())
         operations = self.jvm.org.apache.iceberg.StaticTableOperations(mirror.metadata_location, io)
         return self.jvm.org.apache.iceberg.BaseTable(operations, ".".join(mirror.name()))
@@ -87,7 +87,7 @@ class IcebergJava:
     def rewrite(
         self, mirror: Table, snapshot_id: int | None = None, columns: Sequence[str] | None = None
     ) -> Rewritten:
-        """Reads a snapshot with Iceberg's own readers, of every type, and writes the rows to one file."""
+        """Read a snapshot with Iceberg's generic readers, which support every type, and write the rows to one file."""
         table = self.load(mirror)
         scan = self.jvm.org.apache.iceberg.data.IcebergGenerics.read(table)
         if snapshot_id is not None:
@@ -97,11 +97,11 @@ class IcebergJava:
             schema = schema.select(list(columns))
             scan = scan.project(schema)
         path = self.scratch / f"{uuid4()}.parquet"
-        writing = self.jvm.java.util.HashMap(table.properties())
-        for name in [name for name in writing if name.startswith("write.metadata.metrics.")]:
-            writing.remove(name)  # these it takes from the table, and from nowhere else
+        write_properties = self.jvm.java.util.HashMap(table.properties())
+        for name in [name for name in write_properties if name.startswith("write.metadata.metrics.")]:
+            write_properties.remove(name)  # metrics settings come from the table only
         factory = self.jvm.org.apache.iceberg.data.GenericAppenderFactory(
-            table, schema, spec, writing, None, None
+            table, schema, spec, write_properties, None, None
         )
         output = self.jvm.org.apache.iceberg.Files.localOutput(str(path))
         parquet = self.jvm.org.apache.iceberg.FileFormat.PARQUET
@@ -119,7 +119,7 @@ class IcebergJava:
     ) -> str:
         """Create a table of the same format version with these columns and rows. Return the path of its metadata.
 
-        It may be partitioned by a column: that of the first row.
+        With `partition_by`, all rows are in the partition of the last one.
         """
         iceberg = self.jvm.org.apache.iceberg
         source = self.load(mirror)
@@ -156,7 +156,7 @@ class IcebergJava:
         return str(table.operations().current().metadataFileLocation())
 
     def count(self, table: JavaObject, column: str, value: object) -> int:
-        """How many rows a scan finds by the value of a column."""
+        """Count the rows that a scan finds for a value of a column."""
         expressions = self.jvm.org.apache.iceberg.expressions.Expressions
         where = expressions.isNull(column) if value is None else expressions.equal(column, _literal(value))
         records = self.jvm.org.apache.iceberg.data.IcebergGenerics.read(table).where(where).build()
@@ -168,7 +168,7 @@ class IcebergJava:
             records.close()
 
     def plan(self, mirror: Table) -> dict[str, list[JavaObject]]:
-        """The data files of a scan of the head, each with its delete files, which keep their bounds."""
+        """Return the data files of a scan of the head, each with its delete files, including their bounds."""
         tasks = self.load(mirror).newScan().includeColumnStats().planFiles()
         try:
             return {task.file().location(): list(task.deletes()) for task in _each(tasks.iterator())}
@@ -176,14 +176,14 @@ class IcebergJava:
             tasks.close()
 
     def partitions(self, mirror: Table) -> tuple[Counter[str], Counter[str]]:
-        """Rows by partition: the partition of their file, and the one that Java computes. Deletes are ignored."""
+        """Count rows by the partition of their file, and by the partition that Java computes, without deletes."""
         table = self.load(mirror)
         spec, schema = table.spec(), table.schema()
-        said: Counter[str] = Counter()
+        stored: Counter[str] = Counter()
         tasks = table.newScan().planFiles()
         for task in _each(tasks.iterator()):
             assert task.deletes().isEmpty()
-            said[spec.partitionToPath(task.file().partition())] += task.file().recordCount()
+            stored[spec.partitionToPath(task.file().partition())] += task.file().recordCount()
         tasks.close()
         computed: Counter[str] = Counter()
         key = self.jvm.org.apache.iceberg.PartitionKey(spec, schema)
@@ -193,30 +193,30 @@ class IcebergJava:
             key.partition(wrapper.wrap(record))
             computed[key.toPath()] += 1
         records.close()
-        return said, computed
+        return stored, computed
 
     def referenced_file(self, delete: JavaObject) -> str | None:
-        """The one data file of a delete file, if it is of one."""
+        """Return the data file of a delete file, if there is only one."""
         location = self.jvm.org.apache.iceberg.util.ContentFileUtil.referencedDataFileLocation(delete)
         return None if location is None else str(location)
 
     def is_vector(self, delete: JavaObject) -> bool:
-        """Whether a delete file is a deletion vector."""
+        """Return whether a delete file is a deletion vector."""
         return bool(self.jvm.org.apache.iceberg.util.ContentFileUtil.isDV(delete))
 
     def is_file_scoped(self, delete: JavaObject) -> bool:
-        """Whether a delete file is of one data file only."""
+        """Return whether a delete file belongs to one data file only."""
         return bool(self.jvm.org.apache.iceberg.util.ContentFileUtil.isFileScoped(delete))
 
     @staticmethod
     def counts(metric: JavaObject) -> dict[int, int]:
-        """A metric by field id."""
-        return {int(number): int(count) for number, count in metric.items()}
+        """Return a metric by field id."""
+        return {int(field_id): int(count) for field_id, count in metric.items()}
 
     @staticmethod
     def bounds(metric: JavaObject) -> dict[int, bytes]:
-        """A bound by field id."""
-        return {int(number): _bytes_of(buffer) for number, buffer in metric.items()}
+        """Return a bound by field id."""
+        return {int(field_id): _bytes_of(buffer) for field_id, buffer in metric.items()}
 
 
 def _each(iterator: JavaObject) -> Iterator[JavaObject]:
@@ -230,7 +230,7 @@ def _bytes_of(buffer: JavaObject) -> bytes:
 
 
 def _literal(value: object) -> object:
-    """A value for Iceberg Java: numbers unchanged, most others as ISO text."""
+    """Convert a value for Iceberg Java: numbers unchanged, most others to ISO text."""
     match value:
         case bool() | int() | float() | str() | bytes():
             return value

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.table import Table
 
-from icemirror.catalogs.catalog_name import DEFAULT_CATALOG
+from icemirror.catalogs.catalog_properties import DEFAULT_CATALOG
 from tests.interop.iceberg_java import IcebergJava, JavaObject
 from tests.lab.lab import Lab
 from tests.mirrors import MirroredWorld
@@ -31,7 +31,7 @@ class SparkSql:
 
     @classmethod
     def on(cls, java: IcebergJava, lab: MirroredWorld | Lab) -> SparkSql:
-        """Both catalogs store their name in every row of the database, so the names must be equal."""
+        """Open a session on a lab's catalog, with the same catalog name, which every row of the database contains."""
         session = java.spark.newSession()
         properties = lab.settings.catalog_properties(None)
         catalog = f"spark.sql.catalog.{DEFAULT_CATALOG}"
@@ -44,41 +44,42 @@ class SparkSql:
         }.items():
             session.conf().set(name, value)
         mirror, changelog = (
-            f"{DEFAULT_CATALOG}.{one}" for one in (lab.table.mirror_id, lab.table.changelog_id)
+            f"{DEFAULT_CATALOG}.{table_id}" for table_id in (lab.table.mirror_id, lab.table.changelog_id)
         )
         return cls(session, java.scratch, mirror, changelog)
 
-    def ask(self, query: str) -> pa.Table:
-        """The result of a query, unordered, passed through a file so that nothing is lost."""
+    def query(self, sql: str) -> pa.Table:
+        """Return the result of a query, unordered. It is passed through a file, which preserves all types."""
         folder = self.scratch / str(uuid4())
-        self.session.sql(query).coalesce(1).write().parquet(str(folder))
+        self.session.sql(sql).coalesce(1).write().parquet(str(folder))
         return pq.read_table(folder)
 
     def call(self, procedure: str, subject: str | None = None) -> dict[str, object]:
         """Run one of Iceberg's procedures on the mirror or another table. Return the first row of its result."""
         catalog, table = (subject or self.mirror).split(".", 1)
-        answer = self.session.sql(f"CALL {catalog}.system.{procedure.format(table=repr(table))}")
-        rows = answer.collectAsList()
+        result = self.session.sql(f"CALL {catalog}.system.{procedure.format(table=repr(table))}")
+        rows = result.collectAsList()
         if rows.isEmpty():
             return {}
-        return {name: rows[0].getAs(name) for name in answer.columns()}
+        return {name: rows[0].getAs(name) for name in result.columns()}
 
     def rows_at(self, ids: Sequence[int | None]) -> dict[int | None, pa.Table]:
-        """The mirror's rows at these snapshots (None: at its head), by one query."""
-        parts = [
-            f"SELECT {at or 0}L AS {SNAPSHOT_COLUMN}, * FROM {self.mirror} {f'VERSION AS OF {at}' if at else ''}"
-            for at in ids
+        """Return the mirror's rows at these snapshots (None: at its head), with one query."""
+        selects = [
+            f"SELECT {snapshot or 0}L AS {SNAPSHOT_COLUMN}, * FROM {self.mirror} "
+            f"{f'VERSION AS OF {snapshot}' if snapshot else ''}"
+            for snapshot in ids
         ]
-        answer = self.ask(" UNION ALL ".join(parts))
-        return {at: answer.filter(pc.equal(answer[SNAPSHOT_COLUMN], at or 0)) for at in ids}
+        rows = self.query(" UNION ALL ".join(selects))
+        return {snapshot: rows.filter(pc.equal(rows[SNAPSHOT_COLUMN], snapshot or 0)) for snapshot in ids}
 
 
 def with_uuids(rows: pa.Table, mirror: Table) -> pa.Table:
-    """Spark shows a uuid as its text; here it is 16 bytes again."""
+    """Convert UUIDs, which Spark returns as text, to 16 bytes."""
     for field in mirror.schema().fields:
         if str(field.field_type) == "uuid":
             texts = rows[field.name].to_pylist()
             values = [None if text is None else UUID(text).bytes for text in texts]
-            at = rows.schema.get_field_index(field.name)
-            rows = rows.set_column(at, field.name, pa.array(values, pa.binary(16)))
+            index = rows.schema.get_field_index(field.name)
+            rows = rows.set_column(index, field.name, pa.array(values, pa.binary(16)))
     return rows

@@ -13,7 +13,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from spark_job.write.data_files import write_rows
-from tests.interop.cases import Case, make_at_once
+from tests.interop.cases import Case, make_with_one_merge
 from tests.interop.iceberg_java import IcebergJava
 from tests.interop.spark_sql import SparkSql
 from tests.mirrors import MirroredWorld
@@ -24,17 +24,17 @@ FLOATS = ("single", "double")
 
 
 @pytest.mark.parametrize(("key", "seed"), [("int", 41), ("string", 42), ("composite", 43), ("decimal", 44)])
-def test_counts_and_bounds_are_those_of_iceberg_java(
+def test_counts_and_bounds_equal_those_of_iceberg_java(
     tmp_path: Path, java: IcebergJava, key: str, seed: int
 ) -> None:
-    columns = tuple(name for name in VALUE_COLUMNS if name != "ref")  # of uuids: see test_lookups
-    mirror = one_file(tmp_path, key, seed, columns).mirror
+    columns = tuple(name for name in VALUE_COLUMNS if name != "ref")  # uuids have no bounds, see test_lookups
+    mirror = mirror_with_one_file(tmp_path, key, seed, columns).mirror
     ours, theirs = only_file(mirror), java.rewrite(mirror).metrics
-    for of_ours, of_theirs in (
+    for our_counts, their_counts in (
         (ours.value_counts, java.counts(theirs.valueCounts())),
         (ours.null_value_counts, java.counts(theirs.nullValueCounts())),
     ):
-        assert by_column(mirror, of_ours) == by_column(mirror, of_theirs)
+        assert by_column(mirror, our_counts) == by_column(mirror, their_counts)
     for our_bounds, their_bounds in (
         (ours.lower_bounds, java.bounds(theirs.lowerBounds())),
         (ours.upper_bounds, java.bounds(theirs.upperBounds())),
@@ -42,8 +42,8 @@ def test_counts_and_bounds_are_those_of_iceberg_java(
         assert by_column(mirror, our_bounds) == by_column(mirror, their_bounds)
 
 
-def test_nan_counts_are_those_of_iceberg_java(tmp_path: Path, java: IcebergJava) -> None:
-    mirror = one_file(tmp_path, "int", 41, FLOATS).mirror
+def test_nan_counts_equal_those_of_iceberg_java(tmp_path: Path, java: IcebergJava) -> None:
+    mirror = mirror_with_one_file(tmp_path, "int", 41, FLOATS).mirror
     theirs = by_column(mirror, java.counts(java.rewrite(mirror).metrics.nanValueCounts()))
     assert all(theirs[name] for name in FLOATS)
     assert by_column(mirror, only_file(mirror).nan_value_counts) == theirs
@@ -52,36 +52,36 @@ def test_nan_counts_are_those_of_iceberg_java(tmp_path: Path, java: IcebergJava)
 @pytest.mark.parametrize(
     "columns", [("small", "big", "price", "amount"), ("day", "moment", "instant"), FLOATS], ids=",".join
 )
-def test_spark_answers_from_metadata_as_from_the_rows(
+def test_spark_aggregates_from_metadata_equal_those_from_rows(
     tmp_path: Path, java: IcebergJava, columns: tuple[str, ...]
 ) -> None:
-    """Without deletes Spark takes counts and extremes from the manifests alone."""
-    lab = one_file(tmp_path, "int", 41, columns)
+    """Without deletes, Spark takes counts, minima and maxima from the manifests alone."""
+    lab = mirror_with_one_file(tmp_path, "int", 41, columns)
     spark = SparkSql.on(java, lab)
-    asked = ", ".join(f"count({name}), min({name}), max({name})" for name in columns)
-    answers = []
-    for pushed in ("false", "true"):
-        spark.session.conf().set("spark.sql.iceberg.aggregate-push-down.enabled", pushed)
-        (row,) = spark.session.sql(f"SELECT count(*), {asked} FROM {spark.mirror}").collectAsList()
-        answers.append(["0.0" if value == "-0.0" else value for value in row.mkString(" ").split(" ")])
-    from_rows, from_metadata = answers
+    aggregates = ", ".join(f"count({name}), min({name}), max({name})" for name in columns)
+    results = []
+    for push_down in ("false", "true"):
+        spark.session.conf().set("spark.sql.iceberg.aggregate-push-down.enabled", push_down)
+        (row,) = spark.session.sql(f"SELECT count(*), {aggregates} FROM {spark.mirror}").collectAsList()
+        results.append(["0.0" if value == "-0.0" else value for value in row.mkString(" ").split(" ")])
+    from_rows, from_metadata = results
     assert from_metadata == from_rows
 
 
 @pytest.mark.parametrize(
     "text", ["a" * 15 + "\ud7ff" + "z", "\U0010ffff" * 17, "\x00" * 17, "é" * 17], ids=ascii
 )
-def test_text_of_any_character_can_be_written(tmp_path: Path, text: str) -> None:
+def test_text_of_any_character_is_written(tmp_path: Path, text: str) -> None:
     """A bound is cut after 16 characters and the last one incremented; UTF-8 cannot encode the one after U+D7FF."""
-    mirror = one_file(tmp_path, "int", 41, ("text",)).mirror
+    mirror = mirror_with_one_file(tmp_path, "int", 41, ("text",)).mirror
     check_bounds(mirror, "text", [text], [text.encode()])
 
 
 @pytest.mark.parametrize("column", ["text", "blob"])
-def test_bounds_hold_values_that_parquet_keeps_no_statistics_of(tmp_path: Path, column: str) -> None:
-    """Parquet's writer omits statistics beyond 4 KiB: those of the other row groups do not cover that one."""
+def test_bounds_cover_values_without_parquet_statistics(tmp_path: Path, column: str) -> None:
+    """Parquet's writer omits statistics of values beyond 4 KiB; those of other row groups do not cover them."""
     two_rows = (("write.parquet.row-group-limit", "2"),)
-    mirror = one_file(tmp_path, "int", 41, (column,), two_rows).mirror
+    mirror = mirror_with_one_file(tmp_path, "int", 41, (column,), two_rows).mirror
     texts = ["m", "n", "z" * 5000, "b", "o", "p", "A" * 5000, "c"]
     values = [text.encode() for text in texts]
     check_bounds(mirror, column, texts if column == "text" else values, values)
@@ -91,7 +91,7 @@ def check_bounds(mirror: Table, column: str, values: list[str] | list[bytes], st
     """Write rows with these values. The file's bounds cover all of them, or there are none."""
     rows = [{"id": number, column: value} for number, value in enumerate(values)]
     table = pa.Table.from_pylist(rows, schema=schema_to_pyarrow(mirror.schema()))
-    (file,) = write_rows(mirror.io, mirror.metadata, table).files
+    (file,) = write_rows(mirror.io, mirror.metadata, table, []).files
     lower, upper = (
         by_column(mirror, bounds).get(column) for bounds in (file.lower_bounds, file.upper_bounds)
     )
@@ -99,15 +99,15 @@ def check_bounds(mirror: Table, column: str, values: list[str] | list[bytes], st
     assert upper is None or upper >= max(stored)
 
 
-def one_file(
+def mirror_with_one_file(
     folder: Path,
     key: str,
     seed: int,
     columns: tuple[str, ...],
     properties: tuple[tuple[str, str], ...] = (),
 ) -> MirroredWorld:
-    """A mirror of one data file, without deletes."""
-    return make_at_once(folder, Case("one_file", key, columns, seed=seed, properties=properties))
+    """Return a mirror with one data file and no deletes."""
+    return make_with_one_merge(folder, Case("one_file", key, columns, seed=seed, properties=properties))
 
 
 def only_file(mirror: Table) -> DataFile:
@@ -117,6 +117,6 @@ def only_file(mirror: Table) -> DataFile:
 
 
 def by_column(mirror: Table, values: Mapping[int, Value] | None) -> dict[str, Value]:
-    """Of whole columns: inside of lists and structs PyIceberg and Java count different things."""
+    """Return metrics by top-level column; inside lists and structs, PyIceberg and Java count differently."""
     names = {field.field_id: field.name for field in mirror.schema().fields}
     return {names[number]: value for number, value in (values or {}).items() if number in names}

@@ -16,11 +16,11 @@ from tests.interop.test_vectors import INT, STRING, check_lineage, lineage_at
 from tests.mirrors import MirroredWorld
 
 BY_NAME = {case.name: case for case in (*CASES, *V3_CASES)}
-CHOSEN = [BY_NAME[name] for name in ("int_by_number", "uuid_in_buckets", "int_v3", "composite_v3")]
+COMPACTED_CASES = [BY_NAME[name] for name in ("int_by_number", "uuid_in_buckets", "int_v3", "composite_v3")]
 
 
 def compact(lab: MirroredWorld) -> int:
-    """How many files the mirror has fewer."""
+    """Compact the mirror and return how many files fewer it has."""
     before = live_files(lab.mirror.io, lab.mirror.current_snapshot())
     assert lab.pipeline.compact(lab.pipeline.planner.require_plan(lab.table)) is not None
     head = lab.mirror.current_snapshot()
@@ -30,7 +30,7 @@ def compact(lab: MirroredWorld) -> int:
     return len(before) - len(live_files(lab.mirror.io, head))
 
 
-def assert_right(lab: MirroredWorld, java: IcebergJava) -> None:
+def assert_equals_oracle(lab: MirroredWorld, java: IcebergJava) -> None:
     for verdict in (
         lab.world.verdict(lab.mirror),
         lab.world.verdict_of_rows(java.rewrite(lab.mirror).rows),
@@ -38,21 +38,21 @@ def assert_right(lab: MirroredWorld, java: IcebergJava) -> None:
         assert verdict.equal, verdict
 
 
-@pytest.mark.parametrize("case", CHOSEN, ids=str)
-def test_all_readers_find_the_rows_where_they_moved_to(
+@pytest.mark.parametrize("case", COMPACTED_CASES, ids=str)
+def test_all_readers_find_rows_after_compaction(
     tmp_path: Path, java: IcebergJava, case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = make_lab(tmp_path, case)
     monkeypatch.setattr(choose, "FAN_IN", 2)
     assert compact(lab) > 0
-    assert_right(lab, java)
+    assert_equals_oracle(lab, java)
     for _ in range(3):
         commit_and_merge(lab)
-    assert_right(lab, java)
+    assert_equals_oracle(lab, java)
 
 
 @pytest.mark.parametrize("case", [INT, STRING], ids=str)
-def test_a_row_keeps_its_id_and_the_time_of_its_last_change(
+def test_compaction_keeps_row_ids_and_last_updated_sequence_numbers(
     tmp_path: Path, java: IcebergJava, case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = make_lab(tmp_path, case, merges=5)
@@ -76,4 +76,4 @@ def test_iceberg_java_continues_on_compacted_files(
     commit_and_merge(lab)
     spark.call("expire_snapshots(table => {table}, retain_last => 1)")
     commit_and_merge(lab)
-    assert_right(lab, java)
+    assert_equals_oracle(lab, java)

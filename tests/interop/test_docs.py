@@ -1,4 +1,4 @@
-"""The examples of docs/how-to/readers.md, run on a mirror."""
+"""The examples of docs/how-to/readers.md run on a mirror."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ READERS = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "readers.md"
 
 @pytest.fixture
 def lake(tmp_path: Path) -> MirroredWorld:
-    """The catalog of the examples."""
+    """Return a mirror for the examples."""
     return make_lab(tmp_path / "lake", Case("docs", "int", ("text", "double"), seed=61), merges=3)
 
 
 def example(section: str, language: str, lab: MirroredWorld) -> str:
-    """The code block of a section, with the names of this mirror."""
+    """Return the code block of a section, with the names of this mirror."""
     _, _, text = READERS.read_text(encoding="utf-8").partition(f"\n## {section}\n")
     (block,) = re.findall(rf"```{language}\n(.*?)```", text.partition("\n## ")[0], re.DOTALL)
     block = block.replace("shop.orders", str(lab.table.mirror_id))
@@ -34,21 +34,23 @@ def example(section: str, language: str, lab: MirroredWorld) -> str:
     return re.sub(r"\d{15,}", str(snapshot_ids(lab.mirror)[0]), block)
 
 
-def test_pyiceberg(lake: MirroredWorld) -> None:
+def test_pyiceberg_example_runs(lake: MirroredWorld) -> None:
     names: dict[str, object] = {}
     exec(example("PyIceberg", "python", lake), names)  # noqa: S102 (our own text)
     assert lake.world.verdict_of_rows(names["rows"]).equal
     assert names["rows_then"] != names["rows"]
 
 
-def test_duckdb(lake: MirroredWorld) -> None:
+def test_duckdb_example_runs(lake: MirroredWorld) -> None:
     with connect_duckdb(iceberg=True) as duck:
-        count, then = [duck.execute(query).fetchall() for query in statements(example("DuckDB", "sql", lake))]
+        count, earlier_count = [
+            duck.execute(query).fetchall() for query in statements(example("DuckDB", "sql", lake))
+        ]
     assert count == [(len(lake.world.expected()),)]
-    assert then
+    assert earlier_count
 
 
-def test_duckdb_with_its_extension_from_packages(lake: MirroredWorld) -> None:
+def test_duckdb_example_with_packaged_extensions_runs(lake: MirroredWorld) -> None:
     need(has_iceberg_reader(), "DuckDB's iceberg extension is not installed")
     names: dict[str, Any] = {}
     exec(example("DuckDB", "python", lake), names)  # noqa: S102 (our own text)
@@ -57,21 +59,21 @@ def test_duckdb_with_its_extension_from_packages(lake: MirroredWorld) -> None:
         assert duck.execute(count).fetchall() == [(len(lake.world.expected()),)]
 
 
-def test_spark(lake: MirroredWorld, java: IcebergJava) -> None:
+def test_spark_example_runs(lake: MirroredWorld, java: IcebergJava) -> None:
     spark = SparkSql.on(java, lake)
     for name, value in re.findall(r"--conf (spark\.sql\.catalog\.\S+?)=(\S+)", example("Spark", "sh", lake)):
-        if not name.endswith((".uri", ".warehouse")):  # of the folder in the text
+        if not name.endswith((".uri", ".warehouse")):  # these contain the folder of the example
             assert spark.session.conf().get(name) == value
-    answers = [spark.session.sql(query).count() for query in statements(example("Spark", "sql", lake))]
-    assert answers[0] == len(lake.world.expected())
-    assert answers[2] == len(snapshot_ids(lake.mirror))
+    row_counts = [spark.session.sql(query).count() for query in statements(example("Spark", "sql", lake))]
+    assert row_counts[0] == len(lake.world.expected())
+    assert row_counts[2] == len(snapshot_ids(lake.mirror))
 
 
-def test_row_ids(tmp_path: Path, java: IcebergJava) -> None:
+def test_row_id_example_runs(tmp_path: Path, java: IcebergJava) -> None:
     lab = make_lab(tmp_path, Case("docs", "int", ("text",), seed=62, format_version=3), merges=2)
     (query,) = statements(example("Row ids", "sql", lab))
-    answer = SparkSql.on(java, lab).ask(query)
-    assert len(set(answer["_row_id"].to_pylist())) == len(lab.world.expected())
+    rows = SparkSql.on(java, lab).query(query)
+    assert len(set(rows["_row_id"].to_pylist())) == len(lab.world.expected())
 
 
 def statements(block: str) -> list[str]:

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from spark_job.iceberg.mirror import INDEX_ROOT
+from spark_job.iceberg.property_names import PROPERTY_INDEX_ROOT
 from spark_job.index import tiers
-from spark_job.index.root import Root, index_location, read_root
+from spark_job.index.location import index_location
+from spark_job.index.root import Root, read_root
 from tests.interop.cases import Case, commit_and_merge, make_lab, snapshot_ids
 from tests.interop.iceberg_java import IcebergJava
 from tests.interop.spark_sql import SparkSql
@@ -29,16 +30,18 @@ SEGMENT, ROOT = ".segment.puffin", ".root.puffin"
     ],
     ids=str,
 )
-def test_next_merge_goes_on_from_the_same_index(
+def test_next_merge_uses_the_same_index(
     tmp_path: Path, java: IcebergJava, case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tiers, "FAN_IN", 100)  # no merging of runs: what is new must be the slice's own
+    monkeypatch.setattr(tiers, "FAN_IN", 100)  # no merges of segments: new ones belong to the slice
     lab = make_lab(tmp_path, case)
     index, root = index_files(lab), current_root(lab)
-    assert len(index) == len(root.segments) + len(snapshot_ids(lab.mirror)), "segments, and a root a snapshot"
+    assert len(index) == len(root.segments) + len(snapshot_ids(lab.mirror)), (
+        "segments, and one root per snapshot"
+    )
     spark = SparkSql.on(java, lab)
 
-    analyse(spark, lab)
+    compute_statistics(spark, lab)
     expire(spark, lab)
     remove_orphans(spark, lab)
     assert index_files(lab) == index
@@ -59,30 +62,30 @@ def test_next_merge_goes_on_from_the_same_index(
     assert verdict.equal, verdict
 
 
-def analyse(spark: SparkSql, lab: MirroredWorld) -> None:
-    answer = spark.call("compute_table_stats({table})")
+def compute_statistics(spark: SparkSql, lab: MirroredWorld) -> None:
+    result = spark.call("compute_table_stats({table})")
     (statistics,) = lab.mirror.metadata.statistics
-    assert statistics.statistics_path == answer["statistics_file"]
+    assert statistics.statistics_path == result["statistics_file"]
     assert statistics.blob_metadata
 
 
 def expire(spark: SparkSql, lab: MirroredWorld) -> None:
     head = lab.mirror.current_snapshot()
     assert head is not None
-    past = len(snapshot_ids(lab.mirror)) - 1
-    assert past > 1
-    answer = spark.call(
+    expired = len(snapshot_ids(lab.mirror)) - 1
+    assert expired > 1
+    result = spark.call(
         f"expire_snapshots(table => {{table}}, older_than => {sql_time(timedelta(hours=1))}, retain_last => 1)"
     )
-    assert answer["deleted_manifest_lists_count"] == past
+    assert result["deleted_manifest_lists_count"] == expired
     assert snapshot_ids(lab.mirror) == [head.snapshot_id]
 
 
 def remove_orphans(spark: SparkSql, lab: MirroredWorld) -> None:
-    """All files are old enough; only those that the table does not reference are removed."""
+    """Remove orphans of any age; only files that the table does not reference are removed."""
     table = local(lab.mirror.location())
     orphan = table / "data" / "orphan.parquet"
-    orphan.write_bytes(b"left behind")
+    orphan.write_bytes(b"orphan")
     long_ago = time.time() - timedelta(days=9).total_seconds()
     for path in table.parent.rglob("*"):
         os.utime(path, (long_ago, long_ago))
@@ -99,7 +102,7 @@ def local(location: str) -> Path:
 
 
 def index_files(lab: MirroredWorld) -> dict[str, bytes]:
-    """The names of the index files."""
+    """Return the contents of the index files by name."""
     folder = local(index_location(lab.mirror.metadata, None))
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
@@ -108,4 +111,4 @@ def current_root(lab: MirroredWorld) -> Root:
     head = lab.mirror.current_snapshot()
     assert head is not None
     assert head.summary is not None
-    return read_root(lab.mirror.io, head.summary.additional_properties[INDEX_ROOT])
+    return read_root(lab.mirror.io, head.summary.additional_properties[PROPERTY_INDEX_ROOT])

@@ -1,4 +1,4 @@
-"""A row is found by its values: no reader skips its file, by partition or by bounds."""
+"""Readers find a row by its values: none skips its file because of partitions or bounds."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from tests.interop.spark_sql import SparkSql
 from tests.mirrors import MirroredWorld
 from tests.oracle.key_pools import KEY_KINDS
 
-Made = Callable[[Case], MirroredWorld]
-# Column, value, rows that have it.
-Asked = tuple[str, Any, int]
-MOST_VALUES = 5
+SharedMirror = Callable[[Case], MirroredWorld]
+# Column, value, number of rows with it.
+Lookup = tuple[str, Any, int]
+MAX_VALUES = 5
 WITH_UUIDS = CASES[1]
 
 
-def live_values(lab: MirroredWorld, case: Case, kinds: Callable[[Any], bool]) -> list[Asked]:
-    """Values of the key columns and of the partition columns."""
+def live_values(lab: MirroredWorld, case: Case, matches_kind: Callable[[Any], bool]) -> list[Lookup]:
+    """Return values of the key and partition columns with their number of rows."""
     rows = lab.world.expected_table()
     partitioned = [PartitionField.parse(field).column for field in case.partition_by]
     key = [name for name, _ in KEY_KINDS[case.key].columns]
-    asked: list[Asked] = []
+    lookups: list[Lookup] = []
     for name in dict.fromkeys([*key, *partitioned, "text"]):
         counted = sorted(
-            (item for item in Counter(rows[name].to_pylist()).items() if kinds(item[0])), key=repr
+            (item for item in Counter(rows[name].to_pylist()).items() if matches_kind(item[0])), key=repr
         )
-        asked.extend((name, value, count) for value, count in counted[:MOST_VALUES])
-    assert asked
-    return asked
+        lookups.extend((name, value, count) for value, count in counted[:MAX_VALUES])
+    assert lookups
+    return lookups
 
 
 def comparable(value: object) -> bool:
-    """Readers disagree on the equality of zeros, infinities and NaN."""
+    """Exclude zeros, infinities and NaN, on whose equality readers disagree."""
     return not isinstance(value, float) or (math.isfinite(value) and value != 0)
 
 
@@ -50,68 +50,74 @@ def is_uuid(value: object) -> bool:
     return isinstance(value, UUID)
 
 
-def others(value: object) -> bool:
+def comparable_non_uuid(value: object) -> bool:
     return comparable(value) and not is_uuid(value)
 
 
-def missed(asked: list[Asked], count: Callable[[str, Any], int]) -> list[str]:
-    """Values whose number of matches differs from the number of rows."""
-    found = [(name, value, wanted, count(name, value)) for name, value, wanted in asked]
-    return [f"{name} = {value}: {n} of {wanted} rows" for name, value, wanted, n in found if n != wanted]
+def missed(lookups: list[Lookup], count: Callable[[str, Any], int]) -> list[str]:
+    """Return the values whose number of matches differs from the number of rows."""
+    found = [(name, value, expected, count(name, value)) for name, value, expected in lookups]
+    return [
+        f"{name} = {value}: {found_rows} of {expected} rows"
+        for name, value, expected, found_rows in found
+        if found_rows != expected
+    ]
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.for_pyiceberg], ids=str)
-def test_pyiceberg_finds_each_row(made: Made, case: Case) -> None:
-    """But not by uuid: PyArrow has no comparison for it."""
-    lab = made(case)
+def test_pyiceberg_finds_each_row(shared_mirror: SharedMirror, case: Case) -> None:
+    """Except by uuid, for which PyArrow has no comparison."""
+    lab = shared_mirror(case)
     mirror = lab.mirror
 
     def count(name: str, value: Any) -> int:
-        # PyIceberg's constructors take more than their types say.
-        wanted = IsNull(name) if value is None else EqualTo(name, value)  # type: ignore[call-arg,arg-type]
-        return int(mirror.scan(row_filter=wanted, selected_fields=(name,)).to_arrow().num_rows)
+        # PyIceberg's constructors accept more than their type hints.
+        expected = IsNull(name) if value is None else EqualTo(name, value)  # type: ignore[call-arg,arg-type]
+        return int(mirror.scan(row_filter=expected, selected_fields=(name,)).to_arrow().num_rows)
 
-    assert not missed(live_values(lab, case, others), count)
+    assert not missed(live_values(lab, case, comparable_non_uuid), count)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_duckdb_finds_each_row(made: Made, case: Case) -> None:
-    lab = made(case)
+def test_duckdb_finds_each_row(shared_mirror: SharedMirror, case: Case) -> None:
+    lab = shared_mirror(case)
     location = lab.mirror.metadata_location
     with connect_duckdb(iceberg=True) as duck:
 
         def count(name: str, value: Any) -> int:
-            query = f"SELECT count(*) FROM iceberg_scan($at) WHERE {quote(name)} IS NOT DISTINCT FROM $value"
-            return int(duck.execute(query, {"at": location, "value": value}).fetchone()[0])
+            query = f"SELECT count(*) FROM iceberg_scan($location) WHERE {quote(name)} IS NOT DISTINCT FROM $value"
+            return int(duck.execute(query, {"location": location, "value": value}).fetchone()[0])
 
         assert not missed(live_values(lab, case, comparable), count)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_iceberg_java_finds_each_row(made: Made, java: IcebergJava, case: Case) -> None:
-    lab = made(case)
+def test_iceberg_java_finds_each_row(shared_mirror: SharedMirror, java: IcebergJava, case: Case) -> None:
+    lab = shared_mirror(case)
     table = java.load(lab.mirror)
-    assert not missed(live_values(lab, case, others), lambda name, value: java.count(table, name, value))
+    assert not missed(
+        live_values(lab, case, comparable_non_uuid), lambda name, value: java.count(table, name, value)
+    )
 
 
-def test_iceberg_java_finds_each_uuid(made: Made, java: IcebergJava) -> None:
+def test_iceberg_java_finds_each_uuid(shared_mirror: SharedMirror, java: IcebergJava) -> None:
     """It compares them as signed numbers, regardless of the order of a file's bounds (apache/iceberg#14216)."""
-    lab = made(WITH_UUIDS)
+    lab = shared_mirror(WITH_UUIDS)
     table = java.load(lab.mirror)
     assert not missed(
         live_values(lab, WITH_UUIDS, is_uuid), lambda name, value: java.count(table, name, value)
     )
 
 
-def test_spark_finds_each_uuid(made: Made, java: IcebergJava) -> None:
-    lab = made(WITH_UUIDS)
+def test_spark_finds_each_uuid(shared_mirror: SharedMirror, java: IcebergJava) -> None:
+    lab = shared_mirror(WITH_UUIDS)
     spark = SparkSql.on(java, lab)
 
     def count(name: str, value: Any) -> int:
         return int(spark.session.sql(f"SELECT * FROM {spark.mirror} WHERE {name} = '{value}'").count())
 
-    asked = live_values(lab, WITH_UUIDS, is_uuid)[:3]
-    assert not missed(asked, lambda name, value: count(f"lower({name})", value)), (
-        "the way round it, of the docs"
+    lookups = live_values(lab, WITH_UUIDS, is_uuid)[:3]
+    assert not missed(lookups, lambda name, value: count(f"lower({name})", value)), (
+        "the workaround in the docs"
     )
-    assert not missed(asked, count)
+    assert not missed(lookups, count)

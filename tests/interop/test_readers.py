@@ -14,54 +14,70 @@ from tests.interop.iceberg_java import IcebergJava
 from tests.interop.spark_sql import SparkSql, with_uuids
 from tests.mirrors import MirroredWorld
 
-Made = Callable[[Case], MirroredWorld]
+SharedMirror = Callable[[Case], MirroredWorld]
 ALL_CASES = (*CASES, *V3_CASES)
 RowsAt = Iterable[tuple[int | None, pa.Table]]
 
 
-def moments(lab: MirroredWorld) -> list[int | None]:
-    """The head, as None, and every snapshot."""
+def head_and_snapshots(lab: MirroredWorld) -> list[int | None]:
+    """Return None, for the head, and every snapshot id."""
     return [None, *snapshot_ids(lab.mirror)]
 
 
 def check(lab: MirroredWorld, rows_at: RowsAt) -> None:
     """Compare a reader's rows with the oracle at the cursor of that snapshot."""
     seen = []
-    for at, rows in rows_at:
-        verdict = lab.world.verdict_of_rows(rows, read_cursor(lab.mirror, at))
-        assert verdict.equal, f"snapshot {at}: {verdict}"
-        seen.append(at)
-    assert seen == moments(lab)
+    for snapshot_id, rows in rows_at:
+        verdict = lab.world.verdict_of_rows(rows, read_cursor(lab.mirror, snapshot_id))
+        assert verdict.equal, f"snapshot {snapshot_id}: {verdict}"
+        seen.append(snapshot_id)
+    assert seen == head_and_snapshots(lab)
     assert len(seen) > 3
 
 
 @pytest.mark.parametrize("case", [case for case in ALL_CASES if case.for_pyiceberg], ids=str)
-def test_pyiceberg_reads_what_was_mirrored(made: Made, case: Case) -> None:
-    lab = made(case)
-    check(lab, ((at, read_by_pyiceberg(lab.mirror, lab.world.subject, at)) for at in moments(lab)))
+def test_pyiceberg_reads_the_rows_of_the_oracle(shared_mirror: SharedMirror, case: Case) -> None:
+    lab = shared_mirror(case)
+    check(
+        lab,
+        (
+            (snapshot_id, read_by_pyiceberg(lab.mirror, lab.world.subject, snapshot_id))
+            for snapshot_id in head_and_snapshots(lab)
+        ),
+    )
 
 
 @pytest.mark.parametrize("case", ALL_CASES, ids=str)
-def test_duckdb_reads_what_was_mirrored(made: Made, case: Case) -> None:
-    lab = made(case)
+def test_duckdb_reads_the_rows_of_the_oracle(shared_mirror: SharedMirror, case: Case) -> None:
+    lab = shared_mirror(case)
     with connect_duckdb(iceberg=True) as duck:
 
-        def read(at: int | None) -> pa.Table:
-            snapshot = "" if at is None else f", snapshot_from_id = {at}"
-            query = f"FROM iceberg_scan('{lab.mirror.metadata_location}'{snapshot})"
+        def read(snapshot_id: int | None) -> pa.Table:
+            option = "" if snapshot_id is None else f", snapshot_from_id = {snapshot_id}"
+            query = f"FROM iceberg_scan('{lab.mirror.metadata_location}'{option})"
             return duck.execute(query).to_arrow_table()
 
-        check(lab, ((at, read(at)) for at in moments(lab)))
+        check(lab, ((snapshot_id, read(snapshot_id)) for snapshot_id in head_and_snapshots(lab)))
 
 
 @pytest.mark.parametrize("case", ALL_CASES, ids=str)
-def test_iceberg_java_reads_what_was_mirrored(made: Made, java: IcebergJava, case: Case) -> None:
-    lab = made(case)
-    check(lab, ((at, java.rewrite(lab.mirror, at).rows) for at in moments(lab)))
+def test_iceberg_java_reads_the_rows_of_the_oracle(
+    shared_mirror: SharedMirror, java: IcebergJava, case: Case
+) -> None:
+    lab = shared_mirror(case)
+    check(
+        lab,
+        (
+            (snapshot_id, java.rewrite(lab.mirror, snapshot_id).rows)
+            for snapshot_id in head_and_snapshots(lab)
+        ),
+    )
 
 
 @pytest.mark.parametrize("case", [case for case in ALL_CASES if case.for_spark], ids=str)
-def test_spark_reads_what_was_mirrored(made: Made, java: IcebergJava, case: Case) -> None:
-    lab = made(case)
-    rows = SparkSql.on(java, lab).rows_at(moments(lab))
-    check(lab, ((at, with_uuids(table, lab.mirror)) for at, table in rows.items()))
+def test_spark_reads_the_rows_of_the_oracle(
+    shared_mirror: SharedMirror, java: IcebergJava, case: Case
+) -> None:
+    lab = shared_mirror(case)
+    rows = SparkSql.on(java, lab).rows_at(head_and_snapshots(lab))
+    check(lab, ((snapshot_id, with_uuids(table, lab.mirror)) for snapshot_id, table in rows.items()))

@@ -9,31 +9,35 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from spark_job.iceberg.mirror import LIVE_ROWS
+from spark_job.iceberg.property_names import PROPERTY_LIVE_ROWS
 from tests.interop.cases import CASES, V3_CASES, Case, commit_and_merge, make_lab, snapshot_ids
 from tests.interop.iceberg_java import IcebergJava, JavaObject
 from tests.interop.spark_sql import SparkSql
 from tests.mirrors import MirroredWorld
 
-Made = Callable[[Case], MirroredWorld]
+SharedMirror = Callable[[Case], MirroredWorld]
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_a_scan_task_gets_the_deletes_of_its_file(made: Made, java: IcebergJava, case: Case) -> None:
-    """Each file has its deletes, and none that apply to another file only."""
-    lab = made(case)
+def test_scan_task_has_the_deletes_of_its_data_file(
+    shared_mirror: SharedMirror, java: IcebergJava, case: Case
+) -> None:
+    """Each data file has its deletes, and none that apply to another file only."""
+    lab = shared_mirror(case)
     planned = java.plan(lab.mirror)
     assert case.scattered or sum(map(len, planned.values())) >= 5
     for path, deletes in planned.items():
         for delete in deletes:
-            about = deleted_files(delete.location())
-            assert path in about or len(about) > 1
-            assert java.referenced_file(delete) == (path if len(about) == 1 else None)
+            referenced = deleted_files(delete.location())
+            assert path in referenced or len(referenced) > 1
+            assert java.referenced_file(delete) == (path if len(referenced) == 1 else None)
 
 
 @pytest.mark.parametrize("case", V3_CASES, ids=str)
-def test_a_data_file_has_one_deletion_vector_at_most(made: Made, java: IcebergJava, case: Case) -> None:
-    lab = made(case)
+def test_data_file_has_at_most_one_deletion_vector(
+    shared_mirror: SharedMirror, java: IcebergJava, case: Case
+) -> None:
+    lab = shared_mirror(case)
     planned = java.plan(lab.mirror)
     assert sum(map(len, planned.values())) >= 3
     for path, deletes in planned.items():
@@ -43,8 +47,8 @@ def test_a_data_file_has_one_deletion_vector_at_most(made: Made, java: IcebergJa
             assert java.referenced_file(delete) == path
 
 
-def test_delete_files_of_many_data_files_are_planned_for_each(tmp_path: Path, java: IcebergJava) -> None:
-    """Where one merge touches very many data files, they share a delete file."""
+def test_shared_delete_file_is_planned_for_each_of_its_data_files(tmp_path: Path, java: IcebergJava) -> None:
+    """If one merge touches very many data files, they share a delete file."""
     tiny = (("write.target-file-size-bytes", "160"),)
     case = Case(
         "tiny_files", "int", ("text", "double"), (), 8, properties=tiny, distinct_keys=200, largest_commit=900
@@ -62,8 +66,8 @@ def test_delete_files_of_many_data_files_are_planned_for_each(tmp_path: Path, ja
     named = {delete.location(): deleted_files(delete.location()) for delete in shared}
     assert max(map(len, named.values())) > 1
     for path, deletes in planned.items():
-        here = {delete.location() for delete in deletes}
-        assert {location for location, paths in named.items() if path in paths} <= here
+        attached = {delete.location() for delete in deletes}
+        assert {location for location, paths in named.items() if path in paths} <= attached
     verdict = lab.world.verdict_of_rows(java.rewrite(lab.mirror).rows)
     assert verdict.equal, verdict
 
@@ -71,43 +75,43 @@ def test_delete_files_of_many_data_files_are_planned_for_each(tmp_path: Path, ja
 @pytest.mark.parametrize(
     "case", [case for cases in (CASES, V3_CASES) for case in cases if case.for_spark][:4], ids=str
 )
-def test_metadata_tables_add_up(made: Made, java: IcebergJava, case: Case) -> None:
-    lab = made(case)
+def test_metadata_tables_are_consistent(shared_mirror: SharedMirror, java: IcebergJava, case: Case) -> None:
+    lab = shared_mirror(case)
     head = lab.mirror.current_snapshot()
     assert head is not None
     assert head.summary is not None
     spark = SparkSql.on(java, lab)
-    snapshots = spark.ask(f"SELECT * FROM {spark.mirror}.snapshots").sort_by("committed_at")
+    snapshots = spark.query(f"SELECT * FROM {spark.mirror}.snapshots").sort_by("committed_at")
     assert snapshots["snapshot_id"].to_pylist() == snapshot_ids(lab.mirror)
     assert set(snapshots["operation"].to_pylist()) == {"append", "overwrite"}
 
-    files = spark.ask(
+    files = spark.query(
         f"SELECT content, file_path, record_count, file_size_in_bytes FROM {spark.mirror}.files"
     )
     data = {row["file_path"]: row["record_count"] for row in files.to_pylist() if row["content"] == 0}
-    deletes = spark.ask(f"SELECT * FROM {spark.mirror}.delete_files").to_pylist()
+    deletes = spark.query(f"SELECT * FROM {spark.mirror}.delete_files").to_pylist()
     assert len(data) + len(deletes) == files.num_rows
     assert len(data) == int(head.summary["total-data-files"] or 0)
     assert len(deletes) == int(head.summary["total-delete-files"] or 0)
     for row in files.to_pylist():
         assert row["file_size_in_bytes"] == len(lab.mirror.io.new_input(row["file_path"]))
 
-    positions = spark.ask(f"SELECT file_path, pos, delete_file_path FROM {spark.mirror}.position_deletes")
+    positions = spark.query(f"SELECT file_path, pos, delete_file_path FROM {spark.mirror}.position_deletes")
     found = positions.to_pylist()
     assert len({(row["file_path"], row["pos"]) for row in found}) == len(found), "no row is deleted twice"
     assert all(row["pos"] < data[row["file_path"]] for row in found)
     by_file = Counter(row["delete_file_path"] for row in found)
-    said: Counter[str] = Counter()
+    record_counts: Counter[str] = Counter()
     for row in deletes:
-        said[row["file_path"]] += row["record_count"]
-    assert by_file == said
+        record_counts[row["file_path"]] += row["record_count"]
+    assert by_file == record_counts
     assert len(found) == int(head.summary["total-position-deletes"] or 0)
     sizes = [row["content_size_in_bytes"] or row["file_size_in_bytes"] for row in deletes]
     data_sizes = [row["file_size_in_bytes"] for row in files.to_pylist() if row["content"] == 0]
     assert sum(sizes) + sum(data_sizes) == int(head.summary["total-files-size"] or 0)
-    assert sum(data.values()) - len(found) == int(head.summary[LIVE_ROWS] or 0)
+    assert sum(data.values()) - len(found) == int(head.summary[PROPERTY_LIVE_ROWS] or 0)
 
 
 def deleted_files(delete_file: str) -> set[str]:
-    """The data files whose rows a delete file deletes."""
+    """Return the data files whose rows a delete file deletes."""
     return set(pq.read_table(delete_file.removeprefix("file://"))["file_path"].to_pylist())

@@ -1,4 +1,4 @@
-"""Every reader reads the same rows from a mirror whose data files are older than its columns."""
+"""Every reader reads the same rows from a mirror whose data files predate its columns."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PARTITIONS = (
 
 
 def make(folder: Path, version: int, partition: str) -> tuple[Lab, list[dict[str, Any]]]:
-    """All schema changes, with rows before, between and after them; and the expected rows."""
+    """Return a mirror with all schema changes, with rows before, between and after them, and the expected rows."""
     lab = Lab.make(folder, SHOP, options=f"format_version: {version}\ncompact: false\n{partition}")
     old = {"region": "eu", "n": 2**31 - 1, "f": 1.5, "d": Decimal("123.45"), "note": "old"}
     commit_events(lab, "I1@1", "I2@1", "I3@1", **old, home={"zip": 1, "city": "A"})
@@ -66,12 +66,12 @@ def make(folder: Path, version: int, partition: str) -> tuple[Lab, list[dict[str
     commit_events(lab, "U1@3", **new, home=None)
     lab.merge()
     assert_sound(lab)
-    earlier = {"area": "eu", "n": 2**31 - 1, "f": 1.5, "d": Decimal("123.45"), "note": None}
+    unchanged = {"area": "eu", "n": 2**31 - 1, "f": 1.5, "d": Decimal("123.45"), "note": None}
     return lab, [
         {"id": 1, **new, "home": None, "note_dropped_6": None},
         {
             "id": 2,
-            **earlier,
+            **unchanged,
             "home": {"zip": 1, "town": "A", "street": None},
             "note_dropped_6": "old",
         },
@@ -91,7 +91,7 @@ def plain(rows: pa.Table) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("partition", PARTITIONS)
 @pytest.mark.parametrize("version", [2, 3])
-def test_readers_agree_on_a_mirror_whose_columns_changed(
+def test_readers_agree_on_a_mirror_with_changed_columns(
     tmp_path: Path, java: IcebergJava, version: int, partition: str
 ) -> None:
     lab, expected = make(tmp_path, version, partition)

@@ -25,7 +25,7 @@ def files(lab: MirroredWorld) -> dict[str, LiveFile]:
     return dict(live_files(lab.mirror.io, lab.mirror.current_snapshot()))
 
 
-def assert_right(lab: MirroredWorld, java: IcebergJava) -> None:
+def assert_equals_oracle(lab: MirroredWorld, java: IcebergJava) -> None:
     for verdict in (
         lab.world.verdict(lab.mirror),
         lab.world.verdict_of_rows(java.rewrite(lab.mirror).rows),
@@ -34,7 +34,7 @@ def assert_right(lab: MirroredWorld, java: IcebergJava) -> None:
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_new_files_follow_a_spec_that_iceberg_java_changed(
+def test_new_files_use_a_spec_that_iceberg_java_changed(
     tmp_path: Path, java: IcebergJava, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = Case("evolved", "int", COLUMNS, ("bucket[3](id)",), 81, 2, format_version=version)
@@ -49,7 +49,7 @@ def test_new_files_follow_a_spec_that_iceberg_java_changed(
         spec_id = lab.mirror.metadata.default_spec_id
         assert {file.spec_id for path, file in after.items() if path not in before} == {spec_id}
         assert all(before[path].spec_id == file.spec_id for path, file in after.items() if path in before)
-        assert_right(lab, java)
+        assert_equals_oracle(lab, java)
     assert len({file.spec_id for file in files(lab).values()}) > 1
     assert any(
         file.deleted for file in files(lab).values() if file.spec_id < lab.mirror.metadata.default_spec_id
@@ -61,6 +61,6 @@ def test_new_files_follow_a_spec_that_iceberg_java_changed(
     after, spec_id = files(lab), lab.mirror.metadata.default_spec_id
     assert {path for path, file in before.items() if file.spec_id != spec_id} <= after.keys()
     assert {file.spec_id for path, file in after.items() if path not in before} == {spec_id}
-    assert_right(lab, java)
+    assert_equals_oracle(lab, java)
     commit_and_merge(lab)
-    assert_right(lab, java)
+    assert_equals_oracle(lab, java)

@@ -1,4 +1,4 @@
-"""docs/types.md is correct: every type, as a column and as a key, in both format versions, by three readers."""
+"""docs/reference/types.md is correct: every type, as column and as key, in both format versions, by three readers."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from pathlib import Path
 
 from icemirror.cli.demo.oracle.duckdb_oracle import has_iceberg_reader
 from tests.interop.iceberg_java import IcebergJava
-from tests.interop.types_page import PAGE, prove
+from tests.interop.types_page import PAGE, generate_page
 from tests.need import need
 
 
-def test_the_page_says_what_the_readers_read(java: IcebergJava, tmp_path: Path) -> None:
+def test_types_page_equals_the_results_of_the_readers(java: IcebergJava, tmp_path: Path) -> None:
     need(has_iceberg_reader(), "DuckDB's iceberg extension is not installed")
-    proven = prove(java, tmp_path / "lab")
-    assert PAGE.read_text(encoding="utf-8") == proven, "python -m tests.interop.types_page rewrites it"
+    generated = generate_page(java, tmp_path / "lab")
+    assert PAGE.read_text(encoding="utf-8") == generated, "python -m tests.interop.types_page rewrites it"

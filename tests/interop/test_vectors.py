@@ -27,14 +27,14 @@ Lineage = dict[Any, tuple[int, int, int]]
 
 
 def lineage_at(spark: SparkSql, snapshot_id: int) -> Lineage:
-    rows = spark.ask(f"SELECT id, revision, {LINEAGE} FROM {spark.mirror} VERSION AS OF {snapshot_id}")
+    rows = spark.query(f"SELECT id, revision, {LINEAGE} FROM {spark.mirror} VERSION AS OF {snapshot_id}")
     found = {row["id"]: tuple(row.values())[1:] for row in rows.to_pylist()}
     assert len(found) == rows.num_rows
     return found
 
 
 @pytest.mark.parametrize("case", [INT, STRING], ids=str)
-def test_an_updated_row_keeps_its_id_and_a_new_row_gets_a_new_one(
+def test_updated_row_keeps_its_row_id_and_a_new_row_gets_a_new_one(
     tmp_path: Path, java: IcebergJava, case: Case
 ) -> None:
     lab = make_lab(tmp_path, case, merges=6)
@@ -44,50 +44,52 @@ def test_an_updated_row_keeps_its_id_and_a_new_row_gets_a_new_one(
 
 def check_lineage(lab: MirroredWorld, spark: SparkSql, ids: list[int]) -> None:
     before: Lineage = {}
-    given: set[int] = set()
+    assigned: set[int] = set()
     updated = 0
     for snapshot_id in ids:
         snapshot = lab.mirror.snapshot_by_id(snapshot_id)
         assert snapshot is not None
-        now = lineage_at(spark, snapshot_id)
-        row_ids = [row_id for _, row_id, _ in now.values()]
+        current = lineage_at(spark, snapshot_id)
+        row_ids = [row_id for _, row_id, _ in current.values()]
         assert None not in row_ids
         assert len(set(row_ids)) == len(row_ids)
-        for key, (revision, row_id, changed_at) in now.items():
+        for key, (revision, row_id, changed_at) in current.items():
             if key not in before:
-                assert row_id not in given, f"{key}: the row id of a deleted row"
+                assert row_id not in assigned, f"{key}: the row id of a deleted row"
                 assert changed_at == snapshot.sequence_number or not before
                 continue
-            was_revision, was_id, was_changed_at = before[key]
-            assert row_id == was_id, f"{key}: changed its id"
-            assert changed_at in (was_changed_at, snapshot.sequence_number)
-            if revision != was_revision:
+            old_revision, old_id, old_changed_at = before[key]
+            assert row_id == old_id, f"{key}: changed its id"
+            assert changed_at in (old_changed_at, snapshot.sequence_number)
+            if revision != old_revision:
                 updated += 1
                 assert changed_at == snapshot.sequence_number
-        given.update(row_ids)
-        before = now
+        assigned.update(row_ids)
+        before = current
     assert updated > 5
-    assert max(given) < (next_row_id(lab.mirror.metadata) or 0)
+    assert max(assigned) < (next_row_id(lab.mirror.metadata) or 0)
 
 
-def test_rows_are_found_by_their_id(tmp_path: Path, java: IcebergJava) -> None:
+def test_rows_are_found_by_their_row_id(tmp_path: Path, java: IcebergJava) -> None:
     lab = make_lab(tmp_path, INT, merges=5)
     spark = SparkSql.on(java, lab)
     for key, (_, row_id, _) in list(lineage_at(spark, snapshot_ids(lab.mirror)[-1]).items())[::7]:
-        found = spark.ask(f"SELECT id FROM {spark.mirror} WHERE _row_id = {row_id}")
+        found = spark.query(f"SELECT id FROM {spark.mirror} WHERE _row_id = {row_id}")
         assert found["id"].to_pylist() == [key]
 
 
 @pytest.mark.parametrize("case", [INT, STRING], ids=str)
-@pytest.mark.parametrize("most_files", [64, 1], ids=["one delete file a data file", "shared delete files"])
-def test_a_table_that_java_upgraded_keeps_its_deletes(
-    tmp_path: Path, java: IcebergJava, case: Case, most_files: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "max_separate_files", [64, 1], ids=["one delete file per data file", "shared delete files"]
+)
+def test_table_upgraded_by_java_keeps_its_deletes(
+    tmp_path: Path, java: IcebergJava, case: Case, max_separate_files: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deletes, "_MAX_SEPARATE_FILES", most_files)
+    monkeypatch.setattr(deletes, "_MAX_SEPARATE_FILES", max_separate_files)
     as_v2 = Case(case.name, case.key, COLUMNS, case.partition_by, case.seed, case.shards, case.batch_size)
     lab = make_lab(tmp_path, as_v2)
     spark = SparkSql.on(java, lab)
-    old = snapshot_ids(lab.mirror)
+    old_ids = snapshot_ids(lab.mirror)
     count_before = len(position_deletes(spark))
     assert count_before > 5
     spark.session.sql(f"ALTER TABLE {spark.mirror} SET TBLPROPERTIES ('format-version' = '3')")
@@ -98,46 +100,48 @@ def test_a_table_that_java_upgraded_keeps_its_deletes(
         assert verdict.equal, verdict
         assert lab.world.verdict(lab.mirror).equal
         assert lab.world.verdict_of_rows(read_by_duckdb(lab.mirror, lab.world.subject)).equal
-    for snapshot_id in old:
+    for snapshot_id in old_ids:
         assert lab.world.verdict(lab.mirror, snapshot_id).equal
-    vectors = [one for planned in java.plan(lab.mirror).values() for one in planned if java.is_vector(one)]
+    vectors = [
+        delete for planned in java.plan(lab.mirror).values() for delete in planned if java.is_vector(delete)
+    ]
     assert vectors
     for planned in java.plan(lab.mirror).values():
-        assert len(planned) == 1 or not any(java.is_vector(one) for one in planned)
-    check_lineage(lab, spark, snapshot_ids(lab.mirror)[len(old) :])
+        assert len(planned) == 1 or not any(java.is_vector(delete) for delete in planned)
+    check_lineage(lab, spark, snapshot_ids(lab.mirror)[len(old_ids) :])
 
 
 def position_deletes(spark: SparkSql) -> list[Any]:
-    """The positions that are deleted."""
-    found: list[Any] = spark.ask(f"SELECT file_path, pos FROM {spark.mirror}.position_deletes").to_pylist()
+    """Return the deleted positions, each of which is listed once."""
+    found: list[Any] = spark.query(f"SELECT file_path, pos FROM {spark.mirror}.position_deletes").to_pylist()
     assert len({(row["file_path"], row["pos"]) for row in found}) == len(found)
     return found
 
 
-def test_java_deletes_and_compacts_on_from_our_vectors(tmp_path: Path, java: IcebergJava) -> None:
+def test_java_deletes_and_compacts_on_top_of_our_vectors(tmp_path: Path, java: IcebergJava) -> None:
     """The table is not merged afterwards."""
     lab = make_lab(tmp_path, INT)
     spark = SparkSql.on(java, lab)
     before = lineage_at(spark, snapshot_ids(lab.mirror)[-1])
-    gone = sorted(before)[::5]
+    deleted = sorted(before)[::5]
     spark.session.sql(f"ALTER TABLE {spark.mirror} SET TBLPROPERTIES ('write.delete.mode' = 'merge-on-read')")
-    spark.session.sql(f"DELETE FROM {spark.mirror} WHERE id IN ({', '.join(map(str, gone))})")
-    left = {key: lineage for key, lineage in before.items() if key not in gone}
-    assert lineage_at(spark, snapshot_ids(lab.mirror)[-1]) == left
+    spark.session.sql(f"DELETE FROM {spark.mirror} WHERE id IN ({', '.join(map(str, deleted))})")
+    remaining = {key: lineage for key, lineage in before.items() if key not in deleted}
+    assert lineage_at(spark, snapshot_ids(lab.mirror)[-1]) == remaining
     assert sum(map(len, java.plan(lab.mirror).values())) > 0
-    answer = spark.call("rewrite_data_files(table => {table}, options => map('rewrite-all', 'true'))")
-    assert int(str(answer["rewritten_data_files_count"])) > 1
+    result = spark.call("rewrite_data_files(table => {table}, options => map('rewrite-all', 'true'))")
+    assert int(str(result["rewritten_data_files_count"])) > 1
     assert sum(map(len, java.plan(lab.mirror).values())) == 0
-    assert lineage_at(spark, snapshot_ids(lab.mirror)[-1]) == left
+    assert lineage_at(spark, snapshot_ids(lab.mirror)[-1]) == remaining
 
 
 @pytest.mark.parametrize("case", [case for case in V3_CASES if case.for_spark], ids=str)
-def test_the_vectors_of_a_commit_are_in_one_file(
-    made: Callable[[Case], MirroredWorld], java: IcebergJava, case: Case
+def test_vectors_of_a_commit_are_in_one_file(
+    shared_mirror: Callable[[Case], MirroredWorld], java: IcebergJava, case: Case
 ) -> None:
-    lab = made(case)
+    lab = shared_mirror(case)
     spark = SparkSql.on(java, lab)
-    entries = spark.ask(
+    entries = spark.query(
         "SELECT snapshot_id, status, data_file.file_path, data_file.content "
         f"FROM {spark.mirror}.all_entries WHERE status = 1 AND data_file.content = 1"
     )

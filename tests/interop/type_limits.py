@@ -1,4 +1,4 @@
-"""What readers cannot read, whichever engine wrote it: (reader, sample, format version or None) → description."""
+"""Limits of readers, independent of the writer: (reader, sample, format version or None) → description."""
 
 from __future__ import annotations
 

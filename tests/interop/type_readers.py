@@ -1,4 +1,4 @@
-"""The three readers of docs/types.md, each reading some columns of a mirror or of a table of Iceberg Java."""
+"""The three readers of docs/reference/types.md. Each reads columns of a mirror or of a table of Iceberg Java."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from pyiceberg.table import StaticTable, Table
 
 from icemirror.cli.demo.oracle.duckdb_oracle import quote
 from tests.interop.iceberg_java import IcebergJava
-from tests.interop.type_lab import Typed
+from tests.interop.type_lab import TypedMirror
 
 PYICEBERG, DUCKDB, JAVA = "PyIceberg", "DuckDB", "Iceberg Java"
 READERS = (PYICEBERG, DUCKDB, JAVA)
 
-# The rows of some columns of a table.
+# Returns some columns of all rows of a table.
 Read = Callable[[Table, Sequence[str]], pa.Table]
 
 
 def readers(java: IcebergJava, duck: Any) -> Mapping[str, Read]:
-    """By name."""
+    """Return the readers by name."""
 
     def by_duckdb(table: Table, names: Sequence[str]) -> pa.Table:
         columns = ", ".join(map(quote, names))
-        query = f"SELECT {columns} FROM iceberg_scan($at)"
-        return duck.execute(query, {"at": table.metadata_location}).to_arrow_table()
+        query = f"SELECT {columns} FROM iceberg_scan($location)"
+        return duck.execute(query, {"location": table.metadata_location}).to_arrow_table()
 
     return {
         PYICEBERG: lambda table, names: table.scan(selected_fields=tuple(names)).to_arrow(),
@@ -35,16 +35,18 @@ def readers(java: IcebergJava, duck: Any) -> Mapping[str, Read]:
     }
 
 
-def try_reading(read: Read, typed: Typed, names: Sequence[str], table: Table | None = None) -> str | None:
-    """The error when these columns are read from the mirror, or from another table with its rows; or None."""
+def try_reading(
+    read: Read, typed: TypedMirror, names: Sequence[str], table: Table | None = None
+) -> str | None:
+    """Return the error of reading these columns from the mirror, or from another table with its rows; or None."""
     try:
         rows = read(table or typed.mirror, (typed.number, *names))
     except Exception as error:  # any error of a reader is its result
         return f"{type(error).__name__}: {str(error)[:2000]}"
-    return typed.wrong(rows, names)
+    return typed.difference(rows, names)
 
 
-def written_by_java(java: IcebergJava, typed: Typed, names: Sequence[str], folder: Path) -> Table:
-    """The rows of the mirror in a table that Iceberg Java made and wrote."""
+def written_by_java(java: IcebergJava, typed: TypedMirror, names: Sequence[str], folder: Path) -> Table:
+    """Return a table that Iceberg Java created and wrote, with the rows of the mirror."""
     location = java.copy(typed.mirror, (typed.number, *names), folder)
     return StaticTable.from_metadata(location)

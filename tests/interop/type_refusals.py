@@ -1,4 +1,4 @@
-"""What a mirror does not support: a specific error, and nothing is written."""
+"""Types that a mirror does not support: a specific error, and nothing is written."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _FILE = re.compile(r"\S+\.parquet")
 _SNAPSHOT = re.compile(r"\d{12,}")
 
 
-def _leave_alone(_: Lab) -> None:
-    """The changelog is as it is."""
+def _no_change(_: Lab) -> None:
+    """Keep the changelog unchanged."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,13 @@ class Refusal:
 
     kind: IcebergType
     options: str = "format_version: 3"
-    prepare: Callable[[Lab], None] = _leave_alone
+    prepare: Callable[[Lab], None] = _no_change
     changelog_version: int = 3
     empty: bool = False
 
 
-def refuse(case: Refusal, folder: Path) -> str:
-    """The message, after a check that nothing was written."""
+def refusal_message(case: Refusal, folder: Path) -> str:
+    """Return the error message of a merge that writes nothing."""
     folder.mkdir(parents=True)
     schema = changelog_schema(("id", LongType()), ("v", case.kind))
     lab = Lab.make(folder, schema, options=case.options, changelog_version=case.changelog_version)
@@ -59,17 +59,17 @@ def refuse(case: Refusal, folder: Path) -> str:
     result = lab.try_merge()
     assert result.error is not None, case
     assert result.error.kind is Kind.INVALID, result.error
-    left = lab.files_on_disk()
-    assert all(path.endswith(".metadata.json") for path in left) if case.empty else not left
-    words = _SNAPSHOT.sub("…", _FILE.sub("….parquet", result.error.message))
-    return words.replace("lab.world", "shop.orders").replace("|", "\\|")
+    files = lab.files_on_disk()
+    assert all(path.endswith(".metadata.json") for path in files) if case.empty else not files
+    message = _SNAPSHOT.sub("…", _FILE.sub("….parquet", result.error.message))
+    return message.replace("lab.world", "shop.orders").replace("|", "\\|")
 
 
 def _make_variant(lab: Lab) -> None:
-    """Created like Iceberg Java does: PyIceberg lacks the type."""
+    """Create the type as Iceberg Java does, because PyIceberg lacks it."""
     path = local_path(lab.changelog.metadata_location)
     metadata: dict[str, Any] = json.loads(path.read_text())
-    (column,) = (one for one in metadata["schemas"][0]["fields"] if one["name"] == "v")
+    (column,) = (field for field in metadata["schemas"][0]["fields"] if field["name"] == "v")
     column["type"] = "variant"
     path.write_text(json.dumps(metadata))
 

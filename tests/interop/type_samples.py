@@ -1,4 +1,4 @@
-"""Every Iceberg type, with values that have caused bugs. docs/types.md is generated from them."""
+"""Every Iceberg type, with values that have caused bugs. docs/reference/types.md is generated from them."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ NAN, INF = float("nan"), float("inf")
 MEGABYTE = 1 << 20
 _DAY_MICROS = 86_400_000_000
 
-# Days: the first of year 1, both sides of the gap of 1582, both sides of 1970, the last of year 9999.
+# Days: the first of year 1, around the gap of 1582, around 1970, the last of year 9999.
 DAYS = (-719_162, -141_428, -141_427, -1, 0, 11_016, 2_932_896)
 FAR_DAYS = (-INT, -2_440_588, -719_163, 2_932_897, INT - 1)
-MOMENTS = (-1, *(day * _DAY_MICROS + at for at, day in enumerate(DAYS)))
+MOMENTS = (-1, *(day * _DAY_MICROS + offset for offset, day in enumerate(DAYS)))
 FAR_MOMENTS = (-LONG, -62_135_596_800_000_001, 253_402_300_800_000_000, LONG - 1)
 NANOS = (-LONG, -1_000_000_001, -1001, -1000, -999, -1, 0, 1, 999, 1_700_000_000_000_000_001, LONG - 1)
 TEXTS = (
@@ -87,19 +87,19 @@ def _struct(**parts: IcebergType) -> StructType:
     return StructType(*(NestedField(next(_ids), name, kind, required=False) for name, kind in parts.items()))
 
 
-def _one(kind: IcebergType, values: Sequence[Any]) -> tuple[Column]:
+def _single(kind: IcebergType, values: Sequence[Any]) -> tuple[Column]:
     return (Column(kind, values),)
 
 
-def _exactly(number: int, scale: int) -> Decimal:
+def _exact_decimal(number: int, scale: int) -> Decimal:
     sign, digits = int(number < 0), tuple(map(int, str(abs(number))))
     return Decimal((sign, digits, -scale))
 
 
 def _decimal(precision: int, scale: int) -> Column:
-    """Zero, the smallest and the greatest of either sign."""
+    """Return a column with zero, and the smallest and largest values of either sign."""
     numbers = (0, 1, -1, 10**precision - 1, 1 - 10**precision)
-    return Column(DecimalType(precision, scale), [_exactly(number, scale) for number in numbers])
+    return Column(DecimalType(precision, scale), [_exact_decimal(number, scale) for number in numbers])
 
 
 DECIMALS = tuple(
@@ -110,7 +110,7 @@ _LEAF = {"amount": Decimal("1.50"), "ref": UUIDS[1], "at": 1, "day": -1, "code":
 
 
 def _deep() -> IcebergType:
-    """Lists of maps of structs of lists of lists of structs, and five structs in one another."""
+    """Return a list of maps of structs of lists of lists of structs, and five nested structs."""
     leaf = _struct(amount=DecimalType(9, 2), ref=UUIDType(), at=TimeType(), day=DateType(), code=FixedType(3))
     nest = _struct(a=_struct(b=_struct(c=_struct(d=TimestamptzType(), e=StringType()))))
     return _list(_map(StringType(), _struct(grid=_list(_list(leaf)), nest=nest)))
@@ -134,23 +134,23 @@ _DEEP_NULLS = (
 )
 
 SAMPLES = (
-    Sample("boolean", "both", _one(BooleanType(), (True, False)), key=True),
-    Sample("int", "0, −1, minimum, maximum", _one(IntegerType(), (0, -1, -INT, INT - 1)), key=True),
+    Sample("boolean", "both", _single(BooleanType(), (True, False)), key=True),
+    Sample("int", "0, −1, minimum, maximum", _single(IntegerType(), (0, -1, -INT, INT - 1)), key=True),
     Sample(
         "long",
         "0, −1, minimum, maximum, 2⁵³ + 1",
-        _one(LongType(), (0, -1, -LONG, LONG - 1, 2**53 + 1)),
+        _single(LongType(), (0, -1, -LONG, LONG - 1, 2**53 + 1)),
         key=True,
     ),
     Sample(
         "float",
         "0.0, −0.0, NaN, ±∞, smallest, maximum",
-        _one(FloatType(), (0.0, -0.0, 1.5, NAN, INF, -INF, 1e-45, 3.4028234663852886e38)),
+        _single(FloatType(), (0.0, -0.0, 1.5, NAN, INF, -INF, 1e-45, 3.4028234663852886e38)),
     ),
     Sample(
         "double",
         "0.0, −0.0, NaN, ±∞, smallest, maximum",
-        _one(DoubleType(), (0.0, -0.0, 0.1, NAN, INF, -INF, 5e-324, 1.7976931348623157e308)),
+        _single(DoubleType(), (0.0, -0.0, 0.1, NAN, INF, -INF, 5e-324, 1.7976931348623157e308)),
     ),
     Sample(
         "decimal(1…38, …)",
@@ -159,38 +159,44 @@ SAMPLES = (
         key=True,
     ),
     Sample(
-        "date", "0001-01-01, 1582-10-14 and -15, 1969-12-31, 9999-12-31", _one(DateType(), DAYS), key=True
+        "date", "0001-01-01, 1582-10-14 and -15, 1969-12-31, 9999-12-31", _single(DateType(), DAYS), key=True
     ),
     Sample(
         "date, outside years 1–9999",
         "4714 BC, year 0, year 10000, ±5.8 million years",
-        _one(DateType(), FAR_DAYS),
+        _single(DateType(), FAR_DAYS),
         key=True,
     ),
-    Sample("time", "first and last microsecond", _one(TimeType(), CLOCKS), key=True),
-    Sample("timestamp", "years 1 to 9999, around 1582 and 1970", _one(TimestampType(), MOMENTS), key=True),
+    Sample("time", "first and last microsecond", _single(TimeType(), CLOCKS), key=True),
+    Sample("timestamp", "years 1 to 9999, around 1582 and 1970", _single(TimestampType(), MOMENTS), key=True),
     Sample(
         "timestamp, outside years 1–9999",
         "year 0, year 10000, ±292,000 years",
-        _one(TimestampType(), FAR_MOMENTS),
+        _single(TimestampType(), FAR_MOMENTS),
         key=True,
     ),
     Sample(
-        "timestamptz", "years 1 to 9999, around 1582 and 1970", _one(TimestamptzType(), MOMENTS), key=True
+        "timestamptz", "years 1 to 9999, around 1582 and 1970", _single(TimestamptzType(), MOMENTS), key=True
     ),
     Sample(
         "timestamptz, outside years 1–9999",
         "year 0, year 10000, ±292,000 years",
-        _one(TimestamptzType(), FAR_MOMENTS),
+        _single(TimestamptzType(), FAR_MOMENTS),
         key=True,
     ),
-    Sample("timestamp_ns", "1677 to 2262, around 1970", _one(TimestampNanoType(), NANOS), since=3, key=True),
     Sample(
-        "timestamptz_ns", "1677 to 2262, around 1970", _one(TimestamptzNanoType(), NANOS), since=3, key=True
+        "timestamp_ns", "1677 to 2262, around 1970", _single(TimestampNanoType(), NANOS), since=3, key=True
     ),
-    Sample("string", "empty, blanks, Unicode of every plane, NUL", _one(StringType(), TEXTS), key=True),
-    Sample("string, long", "1 MB", _one(StringType(), LONG_TEXTS), key=True),
-    Sample("uuid", "minimum, maximum, around the sign bits", _one(UUIDType(), UUIDS), key=True),
+    Sample(
+        "timestamptz_ns",
+        "1677 to 2262, around 1970",
+        _single(TimestamptzNanoType(), NANOS),
+        since=3,
+        key=True,
+    ),
+    Sample("string", "empty, blanks, Unicode of every plane, NUL", _single(StringType(), TEXTS), key=True),
+    Sample("string, long", "1 MB", _single(StringType(), LONG_TEXTS), key=True),
+    Sample("uuid", "minimum, maximum, around the sign bits", _single(UUIDType(), UUIDS), key=True),
     Sample(
         "fixed",
         "1, 3 and 16 bytes, zeros, ones",
@@ -200,11 +206,13 @@ SAMPLES = (
         ),
         key=True,
     ),
-    Sample("binary", "empty, zeros, ones, 1 MB", _one(BinaryType(), (*BLOBS, b"\x80" * MEGABYTE)), key=True),
+    Sample(
+        "binary", "empty, zeros, ones, 1 MB", _single(BinaryType(), (*BLOBS, b"\x80" * MEGABYTE)), key=True
+    ),
     Sample(
         "struct",
         "with and without values, NULL",
-        _one(
+        _single(
             _struct(floor=IntegerType(), shelf=StringType(), height=DoubleType(), ref=UUIDType()),
             (
                 {"floor": 1, "shelf": "a", "height": -0.0, "ref": UUIDS[1]},
@@ -226,7 +234,7 @@ SAMPLES = (
     Sample(
         "list of structs",
         "empty, of NULL, of structs of NULL",
-        _one(
+        _single(
             _list(_struct(name=StringType(), sizes=_list(DoubleType()))),
             (
                 [],
@@ -240,7 +248,7 @@ SAMPLES = (
     Sample(
         "list of structs, NULL",
         "NULL and empty",
-        _one(_list(_struct(name=StringType())), ([], [{"name": "a"}], None)),
+        _single(_list(_struct(name=StringType())), ([], [{"name": "a"}], None)),
         nulls=False,
     ),
     Sample(
@@ -254,7 +262,7 @@ SAMPLES = (
     Sample(
         "map of structs",
         "empty, values of NULL",
-        _one(
+        _single(
             _map(LongType(), _struct(name=StringType())),
             ([], [(1, None)], [(1, {"name": "a"}), (2, {"name": None})]),
         ),
@@ -263,11 +271,11 @@ SAMPLES = (
     Sample(
         "map of structs, NULL",
         "NULL and empty",
-        _one(_map(LongType(), _struct(name=StringType())), ([], [(1, {"name": "a"})], None)),
+        _single(_map(LongType(), _struct(name=StringType())), ([], [(1, {"name": "a"})], None)),
         nulls=False,
     ),
-    Sample("deep nesting", "eight levels of lists, maps and structs", _one(_deep(), _DEEP), nulls=False),
-    Sample("deep nesting, NULL", "NULL at each level", _one(_deep(), _DEEP_NULLS)),
+    Sample("deep nesting", "eight levels of lists, maps and structs", _single(_deep(), _DEEP), nulls=False),
+    Sample("deep nesting, NULL", "NULL at each level", _single(_deep(), _DEEP_NULLS)),
 )
 
 # Up to eight columns of every type that a key may have, in one key.

@@ -1,1 +1,1 @@
-"""A changelog, the pipeline that mirrors it, and what other writers do to both: on disk, in one process."""
+"""A changelog, its mirror, the pipeline between them and other writers: on disk, in one process."""

@@ -1,4 +1,4 @@
-"""Events among which some are bad, and the table that these are put into."""
+"""Good and bad events, and the rejects table."""
 
 from __future__ import annotations
 
@@ -28,10 +28,13 @@ REASONS = {
 
 
 def bad_events(words: str) -> pa.Table:
-    """A file of events: `U5@7=x` as ever; `I?@7` has no key, `X5@7` an unknown operation and `_5@7` none, `U5@?` no
-    sequence and `U5@!` one that cannot be read."""
-    told = [match for word in words.split() if (match := _WORD.fullmatch(word))]
-    assert len(told) == len(words.split()), words
+    """Parse a file of events, some of them bad.
+
+    `U5@7=x` is a good event, as in `lab.events`. `I?@7` has no key, `X5@7` has an unknown operation and
+    `_5@7` has none. `U5@?` has no sequence and `U5@!` has an unreadable one.
+    """
+    matches = [match for word in words.split() if (match := _WORD.fullmatch(word))]
+    assert len(matches) == len(words.split()), words
     rows = [
         {
             "id": None if match[2] == "?" else int(match[2]),
@@ -39,7 +42,7 @@ def bad_events(words: str) -> pa.Table:
             "cdc_operation": _OPERATION[match[1]],
             "sequence_number": _sequence(match[3]),
         }
-        for match in told
+        for match in matches
     ]
     return pa.Table.from_pylist(rows, schema=_NULLABLE)
 
@@ -51,16 +54,16 @@ def _sequence(word: str) -> str | None:
 
 
 def make(folder: Path, options: str = "", tail: str = "", engine: Engine | None = None) -> Lab:
-    """A lab whose bad rows are put aside."""
+    """Create a lab that rejects bad rows."""
     return Lab.make(folder, options=f"on_bad_row: quarantine\n{options}", tail=tail, engine=engine)
 
 
 def rejects(lab: Lab) -> Table:
-    """The table that they are put into."""
+    """Return the rejects table."""
     return lab.catalog.load_table("lab.world_rejects")
 
 
 def rejected(lab: Lab) -> list[tuple[str, str]]:
-    """Reason and name of each row there."""
+    """Return reason and name of each row of the rejects table."""
     rows: list[dict[str, Any]] = rejects(lab).scan().to_arrow().to_pylist()
     return sorted((row["icemirror_reason"], row["name"]) for row in rows)

@@ -1,4 +1,4 @@
-"""A changelog whose columns change, and the rows that its mirror should have."""
+"""Schema changes of a changelog, and the rows of its mirror."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from pyiceberg.table.update.schema import UpdateSchema
 
 from icemirror.protocol.replay import Replay, ReplayStep
-from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
+from spark_job.commands.verify.verify_table import VerifyOptions, verify_table
 from spark_job.rebuild.replay import replay_step
 from tests.lab.lab import Lab, rows_table, sequence_text
 
@@ -16,7 +16,7 @@ _OPERATION = {"I": "INSERT", "U": "UPDATE", "D": "DELETE"}
 
 
 def change_columns(lab: Lab, *steps: Callable[[UpdateSchema], object]) -> None:
-    """Changes the changelog's columns, in one commit."""
+    """Change the columns of the changelog, in one commit."""
     lab.changelog.refresh()
     with lab.changelog.update_schema(allow_incompatible_changes=True) as update:
         for step in steps:
@@ -24,7 +24,7 @@ def change_columns(lab: Lab, *steps: Callable[[UpdateSchema], object]) -> None:
 
 
 def commit_events(lab: Lab, *words: str, **values: Any) -> int:
-    """A commit of one file on the changelog as it is now: `U5@7` updates key 5 with sequence 7, to these values."""
+    """Commit one file with the changelog's current columns: `U5@7` updates key 5 with sequence 7 to `values`."""
     lab.changelog.refresh()
     rows = []
     for word in words:
@@ -41,19 +41,19 @@ def commit_events(lab: Lab, *words: str, **values: Any) -> int:
 
 
 def rows(lab: Lab) -> list[dict[str, Any]]:
-    """All columns of all rows by key, as PyIceberg reads them."""
-    found: list[dict[str, Any]] = lab.mirror.scan().to_arrow().to_pylist()
-    return sorted(found, key=lambda row: str(row["id"]))
+    """Return all rows, sorted by key, as PyIceberg reads them."""
+    unsorted: list[dict[str, Any]] = lab.mirror.scan().to_arrow().to_pylist()
+    return sorted(unsorted, key=lambda row: str(row["id"]))
 
 
 def assert_sound(lab: Lab) -> None:
-    """Every row is what its event tells, in all columns, and the index knows it."""
+    """Check that every row equals its newest event in all columns, and that the index agrees."""
     report = verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True))
     assert report.equal, report.findings
 
 
 def rebuild(lab: Lab, request: str = "full-1") -> list[ReplayStep]:
-    """Step by step until it is done."""
+    """Run a full rebuild to its end. Return its steps."""
     steps: list[ReplayStep] = []
     progress = None
     while not steps or not steps[-1].done:

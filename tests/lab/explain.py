@@ -1,37 +1,37 @@
-"""Asking for a key, and what matters of the answer."""
+"""Explain a key, and read the report."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from spark_job.inspect.explain.explain_key import explain_key
-from spark_job.inspect.explain.report import EventReport, ExplainReport
+from spark_job.commands.explain.explain_key import explain_key
+from spark_job.commands.explain.report import EventReport, ExplainReport
 from tests.lab.lab import Lab
 
 
 def explain(lab: Lab, key: Any) -> ExplainReport:
-    """All that is known of a key."""
+    """Return the report for this key."""
     return explain_key(lab.pipeline, lab.table, json.dumps(key))
 
 
 def event(report: ExplainReport, name: str) -> EventReport:
-    """The event with this name."""
-    (found,) = [one for one in report.events if one.values and one.values["name"] == name]
-    return found
+    """Return the only event whose row has this name."""
+    (match,) = [item for item in report.events if item.values and item.values["name"] == name]
+    return match
 
 
 def fates(report: ExplainReport) -> list[str]:
-    """What each event did or will do, in the order of events."""
-    return [one.will.value if one.will else one.fate.value for one in report.events]
+    """Return the past or expected effect of each event, in order."""
+    return [item.will.value if item.will else item.fate.value for item in report.events]
 
 
 def kinds(report: ExplainReport) -> list[str]:
-    """The differences."""
+    """Return the kinds of the findings."""
     assert report.equal is not bool(report.findings)
-    return [one.kind.value for one in report.findings]
+    return [finding.kind.value for finding in report.findings]
 
 
 def has_note(report: ExplainReport, words: str) -> bool:
-    """Whether a note has these words."""
+    """Return whether a note contains these words."""
     return any(words in note for note in report.notes)

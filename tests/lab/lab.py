@@ -1,4 +1,4 @@
-"""A changelog that is told its events in words, and the real pipeline, without Spark, that mirrors it."""
+"""A changelog whose events are written as short words, and the real pipeline, without Spark."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from pyiceberg.types import IcebergType, LongType, NestedField, StringType
 from icemirror.config_file.load import load_settings
 from icemirror.result import TableResult
 from icemirror.settings import Settings, TableSettings
+from spark_job.commands.merge_table import merge_table
 from spark_job.commit.row_delta import RowDelta
 from spark_job.engine.engine import Engine, InProcessEngine, LazyEngine
 from spark_job.iceberg.catalogs import Catalogs
 from spark_job.pipeline import Pipeline
 from spark_job.pyiceberg_private.manifest_files import enable_v3_metadata
-from spark_job.worker.merge_table import merge_table
 from tests.mirrors import write_config
 
 _WORD = re.compile(r"([IUD])(-?\d+)@(\d+)(?:=(\S*))?")
@@ -36,7 +36,7 @@ _OPERATION = {"I": "INSERT", "U": "UPDATE", "D": "DELETE"}
 
 
 def changelog_schema(*columns: tuple[str, IcebergType], keys: Sequence[str] = ("id",)) -> Schema:
-    """These columns, then the two that Supabase ETL adds."""
+    """Return these columns and the two that Supabase ETL adds."""
     cdc = (("cdc_operation", StringType()), ("sequence_number", StringType()))
     required = (*keys, "cdc_operation", "sequence_number")
     fields = [
@@ -50,14 +50,17 @@ ID_AND_NAME = changelog_schema(("id", LongType()), ("name", StringType()))
 
 
 def sequence_text(number: int) -> str:
-    """A sequence as Supabase ETL writes it."""
+    """Format a sequence like Supabase ETL."""
     return f"{number:016x}/{0:016x}"
 
 
 def events(words: str, schema: Schema = ID_AND_NAME) -> pa.Table:
-    """A file of events: `U5@7=x` updates key 5 to x with sequence 7; without a value the word itself is it."""
-    told = [match for word in words.split() if (match := _WORD.fullmatch(word))]
-    assert len(told) == len(words.split()), words
+    """Parse a file of events.
+
+    `U5@7=x` updates key 5 to x with sequence 7. Without a value, the value is the word itself.
+    """
+    matches = [match for word in words.split() if (match := _WORD.fullmatch(word))]
+    assert len(matches) == len(words.split()), words
     return rows_table(
         schema,
         [
@@ -67,20 +70,20 @@ def events(words: str, schema: Schema = ID_AND_NAME) -> pa.Table:
                 "cdc_operation": _OPERATION[match[1]],
                 "sequence_number": sequence_text(int(match[3])),
             }
-            for match in told
+            for match in matches
         ],
     )
 
 
 def rows_table(schema: Schema, rows: Sequence[dict[str, Any]]) -> pa.Table:
-    """Rows as an Iceberg writer types them."""
+    """Build a table with the types that an Iceberg writer uses."""
     return pa.Table.from_pylist(list(rows), schema=schema_to_pyarrow(schema))
 
 
 def append_files(table: Table, *files: pa.Table) -> int:
-    """One snapshot with these files, which are written and listed as they are, good or bad; its id."""
+    """Commit these files unchecked, in one snapshot. Return its id."""
     listed = [write_file(table, file) for file in files]
-    if table.metadata.format_version >= 3:  # which PyIceberg does not write
+    if table.metadata.format_version >= 3:  # PyIceberg does not write v3
         snapshot_id = table.metadata.new_snapshot_id()
         RowDelta(table, table.current_snapshot(), snapshot_id, listed, (), {}, {}).commit()
         table.refresh()
@@ -92,7 +95,7 @@ def append_files(table: Table, *files: pa.Table) -> int:
 
 
 def write_file(table: Table, file: pa.Table) -> DataFile:
-    """A file that no snapshot lists yet."""
+    """Write a data file that no snapshot lists."""
     path = f"{table.location()}/data/{uuid4()}.parquet"
     output = table.io.new_output(path)
     with output.create() as stream:
@@ -110,13 +113,13 @@ def write_file(table: Table, file: pa.Table) -> DataFile:
 
 
 def local_path(location: str) -> Path:
-    """Where a file of a local warehouse is."""
+    """Return the path of a location in a local warehouse."""
     return Path(location.removeprefix("file://"))
 
 
 @dataclass
 class Lab:
-    """One table, `lab.world`, of a catalog in a folder."""
+    """A catalog in a folder, with one pipeline: `lab.world_changelog` to `lab.world`."""
 
     folder: Path
     settings: Settings
@@ -134,7 +137,7 @@ class Lab:
         engine: Engine | None = None,
         changelog_version: int = 2,
     ) -> Lab:
-        """A new catalog with an empty changelog."""
+        """Create a catalog with an empty changelog."""
         settings = load_settings(write_config(folder, options, tail), os.environ)
         catalogs = Catalogs(settings)
         catalogs.get(None).create_namespace("lab")
@@ -145,13 +148,13 @@ class Lab:
         return cls(folder, settings, _pipeline(settings, catalogs, engine), changelog)
 
     def reconfigure(self, options: str = "", tail: str = "", *, engine: Engine | None = None) -> Lab:
-        """The same tables under other settings."""
+        """Return a lab with the same tables and other settings."""
         settings = load_settings(write_config(self.folder, options, tail), os.environ)
         return Lab(self.folder, settings, _pipeline(settings, Catalogs(settings), engine), self.changelog)
 
     @property
     def catalog(self) -> Catalog:
-        """The catalog that the pipeline uses."""
+        """The catalog of the pipeline."""
         return self.pipeline.catalogs.get(None)
 
     @property
@@ -161,37 +164,37 @@ class Lab:
 
     @property
     def mirror(self) -> Table:
-        """The mirror as it is now."""
+        """The mirror at its head."""
         return self.catalog.load_table("lab.world")
 
     def commit_events(self, *files: str) -> int:
-        """A commit on the changelog, a file for each text."""
+        """Commit to the changelog, one file per text. Return the snapshot id."""
         return self.commit(*(events(words) for words in files))
 
     def commit(self, *files: pa.Table) -> int:
-        """A commit on the changelog of files as they are."""
+        """Commit these files to the changelog, unchecked. Return the snapshot id."""
         self.changelog.refresh()
         return append_files(self.changelog, *files)
 
     def merge(self) -> TableResult:
-        """Merges up to the head; fails where the merge does."""
+        """Merge up to the head. Fail if the merge fails."""
         result = self.try_merge()
         assert result.error is None, result.error
         return result
 
     def try_merge(self) -> TableResult:
-        """Merges up to the head, or as far as it goes."""
+        """Merge up to the head. Return the result, also of a failed merge."""
         return merge_table(self.pipeline, self.table)
 
     def rows(self) -> dict[Any, Any]:
-        """Key → name, as PyIceberg reads them."""
+        """Return the names by key, as PyIceberg reads them."""
         rows = self.mirror.scan().to_arrow()
-        found = dict(zip(rows["id"].to_pylist(), rows["name"].to_pylist(), strict=True))
-        assert len(found) == rows.num_rows, "a key has two rows"
-        return found
+        by_key = dict(zip(rows["id"].to_pylist(), rows["name"].to_pylist(), strict=True))
+        assert len(by_key) == rows.num_rows, "a key has two rows"
+        return by_key
 
     def files_on_disk(self) -> set[str]:
-        """Every file of mirror and index, by path below the warehouse."""
+        """Return the paths of all files of mirror and index, relative to the warehouse."""
         warehouse = self.folder / "warehouse"
         return {
             str(path.relative_to(warehouse))

@@ -1,4 +1,4 @@
-"""A mirror whose changelog is then made anew, or loses its history."""
+"""A mirror whose changelog is recreated, or loses its history."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pyiceberg.schema import Schema
 
-from icemirror.result import Rebuilt, Staged
+from icemirror.step_results import Rebuilt, Staged
 from spark_job.engine.engine import InProcessEngine
 from tests.lab.lab import ID_AND_NAME, Lab
 
@@ -16,7 +16,7 @@ OLD = {1: "c", 3: "c", 5: "I5@1", 6: "I6@3"}
 
 
 def make(folder: Path, options: str = "", batch: int = 3) -> Lab:
-    """A merged mirror with the rows `OLD`."""
+    """Create a lab whose mirror has the rows `OLD`."""
     lab = Lab.make(folder, options=options, tail=f"batch_size: {batch}\n", engine=InProcessEngine(2))
     lab.commit_events("I1@1 I2@1 I3@1", "I4@1 I5@1")
     lab.commit_events("U1@2=b D2@2")
@@ -26,21 +26,21 @@ def make(folder: Path, options: str = "", batch: int = 3) -> Lab:
 
 
 def recreate_changelog(lab: Lab, schema: Schema = ID_AND_NAME) -> Lab:
-    """The changelog was dropped and created again: TRUNCATE, or a re-sync."""
+    """Drop and recreate the changelog, like a TRUNCATE or a resync."""
     lab.catalog.drop_table("lab.world_changelog")
     return replace(lab, changelog=lab.catalog.create_table("lab.world_changelog", schema))
 
 
 def lose_history(lab: Lab) -> None:
-    """Everything but the changelog's head expires."""
+    """Expire all snapshots of the changelog except its head."""
     lab.changelog.refresh()
     head = lab.changelog.metadata.current_snapshot_id
     with lab.changelog.maintenance.expire_snapshots() as expiry:
-        expiry.by_ids([one.snapshot_id for one in lab.changelog.snapshots() if one.snapshot_id != head])
+        expiry.by_ids([old.snapshot_id for old in lab.changelog.snapshots() if old.snapshot_id != head])
 
 
 def steps(lab: Lab, between: Callable[[], object] = lambda: None) -> list[Staged | Rebuilt]:
-    """Until the mirror is rebuilt; `between` happens after each step."""
+    """Advance until the mirror is rebuilt. Call `between` after each step."""
     done: list[Staged | Rebuilt] = []
     while not done or not isinstance(done[-1], Rebuilt):
         step = lab.pipeline.advance(lab.table)

@@ -1,4 +1,4 @@
-"""Tables with a few rows, hand-made snapshots, and a catalog whose failures a test chooses."""
+"""Small tables, custom snapshots, and a catalog with configurable failures."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class UnsteadyCatalog(SqlCatalog):
     before_commit: Callable[[], object] | None = None
     refusal: Exception | None = None  # raised instead of committing
     answer: Exception | None = None  # raised after a commit that landed
-    blindness: Exception | None = None  # raised by load_table once a commit was tried
-    stale: Table | None = None  # shown by load_table once a commit was tried
+    blindness: Exception | None = None  # raised by load_table after a commit attempt
+    stale: Table | None = None  # returned by load_table after a commit attempt
     commits = 0
     _blind = False
 
@@ -79,16 +79,18 @@ class UnsteadyCatalog(SqlCatalog):
 
 
 def data_files(table: Table, *ids: int) -> list[DataFile]:
-    """A new data file with rows of these ids, named `n<id>`; not committed."""
+    """Write an uncommitted data file with these ids; the names are `n<id>`."""
     columns = [pa.array(ids, pa.int64()), pa.array([f"n{number}" for number in ids])]
     rows = pa.Table.from_arrays(columns, names=["id", "name"]).cast(schema_to_pyarrow(table.schema()))
-    return list(write_rows(table.io, table.metadata, rows).files)
+    return list(write_rows(table.io, table.metadata, rows, []).files)
 
 
 def delete_files(table: Table, positions: Mapping[str, Sequence[int]]) -> list[DataFile]:
-    """Position deletes for rows of the head's data files; not committed."""
-    doomed = {path: np.array(rows, np.int64) for path, rows in positions.items()}
-    return write_deletes(table.io, table.metadata, doomed, live_files(table.io, table.current_snapshot()))
+    """Write uncommitted position deletes for data files of the head."""
+    deleted = {path: np.array(rows, np.int64) for path, rows in positions.items()}
+    return write_deletes(
+        table.io, table.metadata, deleted, live_files(table.io, table.current_snapshot()), []
+    )
 
 
 def make_delta(
@@ -98,7 +100,7 @@ def make_delta(
     summary: dict[str, str] | None = None,
     properties: dict[str, str] | None = None,
 ) -> RowDelta:
-    """A commit on the table's head as it was loaded."""
+    """Build a commit on the head of the table as loaded."""
     return RowDelta(
         table,
         table.current_snapshot(),
@@ -111,7 +113,7 @@ def make_delta(
 
 
 def commit_ids(table: Table, *ids: int) -> str:
-    """Commit a file with rows of these ids. Return its path."""
+    """Commit a file with these ids. Return its path."""
     table.refresh()
     (file,) = data_files(table, *ids)
     make_delta(table, [file]).commit()
@@ -120,9 +122,9 @@ def commit_ids(table: Table, *ids: int) -> str:
 
 
 def ids_of(table: Table) -> list[int]:
-    """The ids that PyIceberg reads."""
-    found: list[int] = table.refresh().scan().to_arrow()["id"].to_pylist()
-    return sorted(found)
+    """Return the ids as PyIceberg reads them."""
+    ids: list[int] = table.refresh().scan().to_arrow()["id"].to_pylist()
+    return sorted(ids)
 
 
 def manifest_of(
@@ -131,7 +133,7 @@ def manifest_of(
     files: Sequence[DataFile],
     content: ManifestContent = ManifestContent.DATA,
 ) -> ManifestFile:
-    """A manifest that adds these files in that snapshot."""
+    """Write a manifest that adds these files in this snapshot."""
     output = table.io.new_output(f"{table.location()}/metadata/{uuid4()}.avro")
     metadata = table.metadata
     new = NewManifest(content, metadata.spec(), metadata.schema(), output, snapshot_id, "deflate")
@@ -141,7 +143,7 @@ def manifest_of(
 def commit_snapshot(
     table: Table, operation: str, manifests: Sequence[ManifestFile], snapshot_id: int
 ) -> Snapshot:
-    """A snapshot with this operation and exactly these manifests, as another engine might commit it."""
+    """Commit a snapshot with this operation and exactly these manifests, like another engine."""
     table.refresh()
     head = table.current_snapshot()
     parent = head.snapshot_id if head else None
@@ -169,7 +171,7 @@ def commit_snapshot(
 
 
 def expire_like_java(table: Table, *snapshot_ids: int) -> None:
-    """Expire snapshots like Iceberg Java: the next one keeps its parent id (PyIceberg removes it)."""
+    """Expire snapshots like Iceberg Java: the child keeps its parent id (PyIceberg removes it)."""
     path = Path(table.refresh().metadata_location.removeprefix("file://"))
     metadata = json.loads(path.read_text())
     for key in ("snapshots", "snapshot-log"):

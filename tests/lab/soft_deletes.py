@@ -1,4 +1,4 @@
-"""A mirror whose deleted rows stay, and are flagged."""
+"""A mirror that flags deleted rows instead of removing them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ FLAG = "_is_deleted"
 
 
 def make(folder: Path, options: str = "", tail: str = "", shards: int = 1) -> Lab:
-    """With an empty changelog."""
+    """Create a lab with soft deletes and an empty changelog."""
     return Lab.make(folder, options=f"{SOFT}\n{options}", tail=tail, engine=InProcessEngine(shards))
 
 
 def flagged_rows(lab: Lab) -> dict[int, tuple[Any, Any]]:
-    """Key → name and flag."""
+    """Return name and flag by key."""
     rows = lab.mirror.scan().to_arrow().to_pylist()
-    found = {row["id"]: (row["name"], row[FLAG]) for row in rows}
-    assert len(found) == len(rows), "a key has two rows"
-    return found
+    by_key = {row["id"]: (row["name"], row[FLAG]) for row in rows}
+    assert len(by_key) == len(rows), "a key has two rows"
+    return by_key

@@ -1,4 +1,4 @@
-"""Tables that PyIceberg wrote and icemirror did not make."""
+"""Tables that PyIceberg writes, without icemirror."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PLAIN = Schema(
 
 
 def make_table(lab: Lab, *files: Iterable[tuple[int | None, str]], schema: Schema = PLAIN) -> Table:
-    """`lab.world` with these rows, a file for each group; the columns are in another order than the changelog's."""
+    """Create `lab.world`, one file per group of rows; its column order differs from the changelog's."""
     table = lab.catalog.create_table("lab.world", schema)
     for rows in files:
         add_rows(table, rows)
@@ -35,43 +35,43 @@ def make_table(lab: Lab, *files: Iterable[tuple[int | None, str]], schema: Schem
 
 
 def add_rows(table: Table, rows: Iterable[tuple[int | None, str]]) -> None:
-    """One more file."""
-    told = [{"id": key, "name": name} for key, name in rows]
-    table.append(pa.Table.from_pylist(told, schema=schema_to_pyarrow(table.schema())))
+    """Append one data file."""
+    values = [{"id": key, "name": name} for key, name in rows]
+    table.append(pa.Table.from_pylist(values, schema=schema_to_pyarrow(table.schema())))
 
 
 def delete_rows(lab: Lab, ids: Iterable[int]) -> None:
-    """Position deletes."""
+    """Delete the rows of these ids with position deletes."""
     foreign.delete_rows(lab.mirror, ids)
 
 
 def list_file(lab: Lab, **differences: Any) -> None:
-    """One more file in the table's manifests, which need not exist: made so from a real one."""
+    """List a file in the manifests: a copy of a real entry, with differences. The file need not exist."""
     table = lab.mirror
     head = table.current_snapshot()
     assert head is not None
     (manifest, *_) = list_manifests(table.io, head.manifest_list)
-    told = read_manifest_entries(table.io, manifest)[0].data_file
+    listed = read_manifest_entries(table.io, manifest)[0].data_file
     arguments = {
-        "content": told.content,
-        "file_path": f"{told.file_path}-other",
-        "file_format": told.file_format,
-        "partition": told.partition,
-        "record_count": told.record_count,
-        "file_size_in_bytes": told.file_size_in_bytes,
+        "content": listed.content,
+        "file_path": f"{listed.file_path}-other",
+        "file_format": listed.file_format,
+        "partition": listed.partition,
+        "record_count": listed.record_count,
+        "file_size_in_bytes": listed.file_size_in_bytes,
     }
     file = DataFile.from_args(**{**arguments, **differences})
-    file.spec_id = told.spec_id
+    file.spec_id = listed.spec_id
     is_delete = file.content is not DataFileContent.DATA
     _commit(table, data_files=() if is_delete else (file,), delete_files=(file,) if is_delete else ())
 
 
 def delete_positions(lab: Lab, positions: Iterable[int]) -> None:
-    """One more file of position deletes for the first data file, whatever is deleted already."""
+    """Commit position deletes for the first data file, even if these positions are already deleted."""
     table = lab.mirror
     live = live_files(table.io, table.current_snapshot())
-    doomed = {next(iter(live)): np.array(list(positions), dtype=np.int64)}
-    _commit(table, data_files=(), delete_files=write_deletes(table.io, table.metadata, doomed, live))
+    deleted = {next(iter(live)): np.array(list(positions), dtype=np.int64)}
+    _commit(table, data_files=(), delete_files=write_deletes(table.io, table.metadata, deleted, live, []))
 
 
 def _commit(table: Table, *, data_files: Sequence[DataFile], delete_files: Sequence[DataFile]) -> None:

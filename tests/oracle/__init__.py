@@ -1,4 +1,4 @@
-"""Adversarial changelogs, and the judge of what a mirror makes of them."""
+"""Adversarial changelogs, and the judge of their mirrors."""
 
 from tests.oracle.schedules import Schedule
 from tests.oracle.world import World

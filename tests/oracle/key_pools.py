@@ -1,4 +1,4 @@
-"""Keys that have broken things before, and ordinary ones to fill up, for every kind of key column."""
+"""Pools of keys for every kind of key column: edge cases, filled up with ordinary keys."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Fill = Callable[[np.random.Generator, int], Sequence[Sequence[Any]]]
 
 @dataclass(frozen=True)
 class KeyKind:
-    """The key's columns, its troublesome values, and a maker of others (a list for each column)."""
+    """The key's columns, its edge cases, and a generator of ordinary values (a list for each column)."""
 
     columns: tuple[tuple[str, IcebergType], ...]
     edges: tuple[tuple[Any, ...], ...]
@@ -47,28 +47,33 @@ class KeyKind:
 
 
 def make_key_pool(kind: str, size: int, random: np.random.Generator) -> pa.Table:
-    """At most `size` different keys, in random order: a third of them troublesome, as far as there are."""
+    """Return at most `size` distinct keys in random order, up to a third of them edge cases."""
     key = KEY_KINDS[kind]
     edges = [key.edges[i] for i in random.permutation(len(key.edges))][: max(1, size // 3)]
     filled = key.fill(random, size)
     schema = schema_to_pyarrow(
-        Schema(*(NestedField(i, name, of, required=True) for i, (name, of) in enumerate(key.columns, 1))),
+        Schema(
+            *(
+                NestedField(i, name, column_type, required=True)
+                for i, (name, column_type) in enumerate(key.columns, 1)
+            )
+        ),
         include_field_ids=False,
     )
     arrays = [
         pa.array([edge[i] for edge in edges] + list(filled[i]), field.type) for i, field in enumerate(schema)
     ]
     pool = pa.Table.from_arrays(arrays, schema=schema)
-    first = {rendered: at for at, rendered in reversed(list(enumerate(render_rows(pool, schema))))}
+    first = {rendered: row for row, rendered in reversed(list(enumerate(render_rows(pool, schema))))}
     chosen = random.permutation(sorted(first.values())[:size])
     return pool.take(pa.array(chosen)).combine_chunks()
 
 
 def _longs(random: np.random.Generator, size: int) -> list[int]:
-    """Half of them neighbours, as sequences give them; half anywhere."""
+    """Return numbers, half of them consecutive like a sequence, half of them random."""
     start = int(random.integers(-1000, 1_000_000))
-    anywhere = random.integers(MIN_LONG, MAX_LONG, size // 2, endpoint=True)
-    return [*range(start, start + size - size // 2), *anywhere.tolist()]
+    scattered = random.integers(MIN_LONG, MAX_LONG, size // 2, endpoint=True)
+    return [*range(start, start + size - size // 2), *scattered.tolist()]
 
 
 def _ints(random: np.random.Generator, size: int) -> list[int]:
@@ -83,7 +88,7 @@ def _texts(random: np.random.Generator, size: int) -> list[str]:
     return [f"{'k' * int(random.integers(0, 9))}{n}" for n in random.permutation(2 * size)[:size].tolist()]
 
 
-def _moments(random: np.random.Generator, size: int) -> list[int]:
+def _timestamps(random: np.random.Generator, size: int) -> list[int]:
     return random.integers(0, 2**50, size).tolist()  # type: ignore[no-any-return]
 
 
@@ -102,42 +107,42 @@ _UUID_EDGES = tuple(
 _BLOB_EDGES = (b"", b"\x00", b"\x00\x00", b"\xff", b"a", b"a\x00", b"\x80" * 3000)
 _DAYS = (-719_162, -1, 0, 11_016, 2_932_896)  # the year 1 to the year 9999
 # Microseconds: the year 1, just before 1970, 1970, the end of the year 9999.
-_MOMENTS = (-62_135_596_800_000_000, -1, 0, 253_402_300_799_999_999)
-_ONE = "id"
+_TIMESTAMPS = (-62_135_596_800_000_000, -1, 0, 253_402_300_799_999_999)
+_ID = "id"
 
 KEY_KINDS: dict[str, KeyKind] = {
-    "int": KeyKind(((_ONE, LongType()),), tuple((v,) for v in _LONG_EDGES), lambda r, n: [_longs(r, n)]),
+    "int": KeyKind(((_ID, LongType()),), tuple((v,) for v in _LONG_EDGES), lambda r, n: [_longs(r, n)]),
     "int32": KeyKind(
-        ((_ONE, IntegerType()),),
+        ((_ID, IntegerType()),),
         tuple((v,) for v in (-(2**31), -1, 0, 1, 2**31 - 1)),
         lambda r, n: [_ints(r, n)],
     ),
-    "uuid": KeyKind(((_ONE, UUIDType()),), tuple((v,) for v in _UUID_EDGES), lambda r, n: [_blobs(r, n, 16)]),
-    "string": KeyKind(((_ONE, StringType()),), tuple((v,) for v in _TEXT_EDGES), lambda r, n: [_texts(r, n)]),
+    "uuid": KeyKind(((_ID, UUIDType()),), tuple((v,) for v in _UUID_EDGES), lambda r, n: [_blobs(r, n, 16)]),
+    "string": KeyKind(((_ID, StringType()),), tuple((v,) for v in _TEXT_EDGES), lambda r, n: [_texts(r, n)]),
     "binary": KeyKind(
-        ((_ONE, BinaryType()),), tuple((v,) for v in _BLOB_EDGES), lambda r, n: [_blobs(r, n, 7)]
+        ((_ID, BinaryType()),), tuple((v,) for v in _BLOB_EDGES), lambda r, n: [_blobs(r, n, 7)]
     ),
     "fixed": KeyKind(
-        ((_ONE, FixedType(9)),),
+        ((_ID, FixedType(9)),),
         ((b"\x00" * 9,), (b"\xff" * 9,), (b"\x00" * 8 + b"\x01",)),
         lambda r, n: [_blobs(r, n, 9)],
     ),
-    "date": KeyKind(((_ONE, DateType()),), tuple((v,) for v in _DAYS), lambda r, n: [_ints(r, n)]),
+    "date": KeyKind(((_ID, DateType()),), tuple((v,) for v in _DAYS), lambda r, n: [_ints(r, n)]),
     "time": KeyKind(
-        ((_ONE, TimeType()),),
+        ((_ID, TimeType()),),
         ((0,), (1,), (_DAY_MICROS - 1,)),
         lambda r, n: [r.integers(0, _DAY_MICROS, n).tolist()],
     ),
     "timestamp": KeyKind(
-        ((_ONE, TimestampType()),), tuple((v,) for v in _MOMENTS), lambda r, n: [_moments(r, n)]
+        ((_ID, TimestampType()),), tuple((v,) for v in _TIMESTAMPS), lambda r, n: [_timestamps(r, n)]
     ),
     "timestamptz": KeyKind(
-        ((_ONE, TimestamptzType()),),
-        tuple((v,) for v in _MOMENTS),
-        lambda r, n: [_moments(r, n)],
+        ((_ID, TimestamptzType()),),
+        tuple((v,) for v in _TIMESTAMPS),
+        lambda r, n: [_timestamps(r, n)],
     ),
     "decimal": KeyKind(
-        ((_ONE, DecimalType(38, 10)),),
+        ((_ID, DecimalType(38, 10)),),
         tuple(
             (v,)
             for v in (
@@ -150,8 +155,8 @@ KEY_KINDS: dict[str, KeyKind] = {
         ),
         lambda r, n: [[Decimal(v).scaleb(-4) for v in _ints(r, n)]],
     ),
-    "boolean": KeyKind(((_ONE, BooleanType()),), ((True,), (False,)), lambda _r, _n: [[]]),
-    # Pairs that become the same when they are merely written one after the other.
+    "boolean": KeyKind(((_ID, BooleanType()),), ((True,), (False,)), lambda _r, _n: [[]]),
+    # Pairs that collide if their parts are merely concatenated.
     "composite": KeyKind(
         (("order_id", LongType()), ("sku", StringType())),
         ((1, "2"), (12, ""), (1, "23"), (12, "3"), (MIN_LONG, ""), (MAX_LONG, "x" * 3000), (0, "\u0000")),

@@ -1,4 +1,4 @@
-"""A mirror that rewrites the whole table with every merge; the judge is tested with it."""
+"""A mirror that rewrites the whole table with every merge; the judge is tested against it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.oracle.world import World
 def overwrite_mirror(
     catalog: Catalog, world: World, rows: pa.Table, at_snapshot_id: int, files_done: int | None = None
 ) -> Table:
-    """Makes these rows the mirror's content, with a cursor at that changelog snapshot."""
+    """Replace the mirror's content by these rows, with a cursor at that changelog snapshot."""
     snapshot = world.changelog.table.snapshot_by_id(at_snapshot_id)
     assert snapshot is not None
     assert snapshot.sequence_number is not None
@@ -35,7 +35,7 @@ def overwrite_mirror(
     path = f"{mirror.location()}/data/{uuid4()}.parquet"
     with mirror.io.new_output(path).create() as stream:
         pq.write_table(rows.cast(schema_to_pyarrow(mirror.schema())), stream)
-    # One snapshot; Table.overwrite would make two, the first of them empty.
+    # One snapshot; Table.overwrite would commit two, the first of them empty.
     with (
         mirror.transaction() as transaction,
         transaction.update_snapshot(snapshot_properties=properties).overwrite() as overwrite,

@@ -1,4 +1,4 @@
-"""Adversarial changelogs from a seed: what a well-behaved writer would never send, and what real ones do."""
+"""Adversarial changelogs from a seed: ties, late events, duplicates, and changes that contradict the rows."""
 
 from __future__ import annotations
 
@@ -11,13 +11,22 @@ import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.types import LongType
 
+from icemirror.cli.demo.change_generator import (
+    DELETE,
+    INSERT,
+    UPDATE,
+    Events,
+    Ints,
+    ShopTable,
+    Unsigned,
+    scramble,
+)
 from icemirror.cli.demo.oracle.source_table import SourceTable
 from icemirror.cli.demo.shop import changelog_schema
-from icemirror.cli.demo.traffic import DELETE, INSERT, UPDATE, Events, Ints, Shape, Unsigned, scramble
 from tests.oracle.key_pools import KEY_KINDS, make_key_pool
 from tests.oracle.value_pools import MISREAD_BY_PYICEBERG, VALUE_COLUMNS
 
-# An event of this revision carries its key and nothing else, as deletes of older writers do.
+# An event with this revision contains only its key, like deletes of older writers.
 NO_VALUES = -1
 REVISION_COLUMN = "revision"
 _OPERATIONS = np.array([INSERT, UPDATE, DELETE])
@@ -36,7 +45,7 @@ class Schedule:
     most_files: int = 3
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> ShopTable:
         """The changelog's schema and rows: the key, the event's number, and the value columns."""
         key = KEY_KINDS[self.key].columns
         values = [(name, VALUE_COLUMNS[name][0]) for name in self.columns]
@@ -57,15 +66,15 @@ class Schedule:
                 columns[name] = choices.take(pa.array(np.where(bare, absent, chosen)))
             return columns
 
-        return Shape(SourceTable.of(f"world_{self.key}", schema), schema, rows)
+        return ShopTable(SourceTable.of(f"world_{self.key}", schema), schema, rows)
 
     def commits(self) -> Iterator[list[Events]]:
-        """The files of each commit; a commit may have none."""
-        yield from _Story(self).commits()
+        """Yield the files of each commit; a commit may have none."""
+        yield from _EventGenerator(self).commits()
 
 
-class _Story:
-    """Blind to what is alive: inserts of living keys and updates of absent ones are part of it."""
+class _EventGenerator:
+    """Generates events without regard to the rows: it also inserts existing keys and updates absent ones."""
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
@@ -80,18 +89,18 @@ class _Story:
     def commits(self) -> Iterator[list[Events]]:
         if self._random.random() < 0.7:
             copy = self._initial_copy()
-            yield from ([part] for part in self._cut(copy, int(self._random.integers(1, 3))))
+            yield from ([part] for part in self._split(copy, int(self._random.integers(1, 3))))
         last: list[Events] = []
         while True:
-            luck = self._random.random()
-            if luck < 0.03:
+            chance = self._random.random()
+            if chance < 0.03:
                 yield []
                 continue
-            if luck < 0.08 and last:
-                yield last  # the writer died after its commit and sends the whole batch again
+            if chance < 0.08 and last:
+                yield last  # the writer died after its commit and repeats the whole batch
                 continue
             events = self._some_events()
-            last = self._cut(events, int(self._random.integers(1, self._schedule.most_files + 1)))
+            last = self._split(events, int(self._random.integers(1, self._schedule.most_files + 1)))
             yield last
 
     def _initial_copy(self) -> Events:
@@ -104,10 +113,10 @@ class _Story:
     def _some_events(self) -> Events:
         random = self._random
         size = max(1, int(np.exp(random.uniform(0, np.log(self._schedule.largest_commit)))))
-        # Few keys are hot: most commits touch one twice.
+        # Few keys are hot: most commits change one of them twice.
         key = (random.random(size) ** 2 * self._keys).astype(np.int64)
         operation = random.choice(_OPERATIONS, size, p=[0.35, 0.4, 0.25])
-        # A clock that stands still gives ties: equal sequences, ordered only by commit, file and position.
+        # A clock that does not advance produces ties: equal sequences, ordered only by commit, file and position.
         ticks = np.uint64(self._clock) + np.cumsum(self._up_to(1, size))
         self._clock = int(ticks[-1]) + int(random.integers(0, 3))
         backwards = np.where(random.random(size) < 0.15, self._up_to(40 + 4 * size, size), np.uint64(0))
@@ -119,7 +128,7 @@ class _Story:
             revision[operation == DELETE] = NO_VALUES
         new = Events(key, revision, operation, lsn, self._up_to(2, size))
         self._history = Events.concat([self._history, new])
-        return self._with_repetitions(new)
+        return self._with_duplicates(new)
 
     def _delete_then_insert(self, key: Ints, operation: Ints, lsn: Unsigned) -> None:
         if len(key) < 2:
@@ -129,13 +138,13 @@ class _Story:
             operation[at : at + 2] = DELETE, INSERT
             lsn[at + 1] = lsn[at] + np.uint64(1)
 
-    def _with_repetitions(self, new: Events) -> Events:
-        """Events of any age once more, in among the new ones."""
+    def _with_duplicates(self, new: Events) -> Events:
+        """Insert duplicates of events of any age among the new ones."""
         count = int(self._random.integers(0, 1 + max(1, len(new) // 8)))
         old = self._history.take(self._random.integers(0, len(self._history), count))
         both = Events.concat([new, old])
-        places = np.concatenate([np.arange(len(new)), self._random.integers(0, len(new), count)])
-        return both.take(np.argsort(places, kind="stable"))
+        positions = np.concatenate([np.arange(len(new)), self._random.integers(0, len(new), count)])
+        return both.take(np.argsort(positions, kind="stable"))
 
     def _up_to(self, largest: int, count: int) -> Unsigned:
         return self._random.integers(0, largest, count, dtype=np.uint64, endpoint=True)
@@ -144,7 +153,7 @@ class _Story:
         first, self._revision = self._revision, self._revision + count
         return np.arange(first, first + count)
 
-    def _cut(self, events: Events, most: int) -> list[Events]:
-        cuts = np.sort(self._random.integers(0, len(events) + 1, most - 1))
-        parts = [events.take(part) for part in np.split(np.arange(len(events)), cuts)]
+    def _split(self, events: Events, most: int) -> list[Events]:
+        bounds = np.sort(self._random.integers(0, len(events) + 1, most - 1))
+        parts = [events.take(part) for part in np.split(np.arange(len(events)), bounds)]
         return [part for part in parts if len(part)]

@@ -1,4 +1,4 @@
-"""Value columns of every type, each with the values that have broken things before, NULL among them."""
+"""Value columns of every type with their edge cases, NULL included."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from pyiceberg.types import (
 _NAN, _INF = float("nan"), float("inf")
 _MAX_DECIMAL = Decimal("9" * 28 + "." + "9" * 10)
 # Microseconds: the year 1, just before 1970, the end of the year 9999.
-_MOMENTS = (-62_135_596_800_000_000, -1, 253_402_300_799_999_999)
+_TIMESTAMPS = (-62_135_596_800_000_000, -1, 253_402_300_799_999_999)
 
 _PLACE = StructType(
     NestedField(201, "floor", IntegerType(), required=False),
@@ -59,8 +59,8 @@ VALUE_COLUMNS: dict[str, tuple[IcebergType, tuple[Any, ...]]] = {
     "price": (DecimalType(9, 2), (Decimal("0.00"), Decimal("9999999.99"), Decimal("-0.01"), None)),
     "day": (DateType(), (date.min, date(1969, 12, 31), date(1970, 1, 1), date.max, None)),
     "clock": (TimeType(), (time.min, time(12, 34, 56, 789_012), time.max, None)),
-    "moment": (TimestampType(), (*_MOMENTS, None)),
-    "instant": (TimestamptzType(), (*_MOMENTS, None)),
+    "moment": (TimestampType(), (*_TIMESTAMPS, None)),
+    "instant": (TimestamptzType(), (*_TIMESTAMPS, None)),
     "text": (StringType(), ("", " ", "é", "e\u0301", "🎁", "a\u0000b", "NULL", "x" * 2000, None)),
     "ref": (UUIDType(), (b"\x00" * 16, b"\xff" * 16, bytes(range(16)), None)),
     "code": (FixedType(3), (b"\x00\x00\x00", b"abc", b"\xff\x00\xff", None)),

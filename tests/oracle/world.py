@@ -1,4 +1,4 @@
-"""A changelog that follows a schedule, its journal, and the judge over mirrors of it."""
+"""A changelog that follows a schedule, its journal, and the judge of its mirrors."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pyiceberg.table import Table
 
 from icemirror.cli.demo.oracle.duckdb_oracle import live_rows_of_files
 from icemirror.cli.demo.oracle.journal import Journal, JournalPosition
-from icemirror.cli.demo.oracle.judge import Comparison, Judge
 from icemirror.cli.demo.oracle.mirror_readers import read_by_duckdb, read_by_pyiceberg, read_cursor
+from icemirror.cli.demo.oracle.verifier import Comparison, MirrorVerifier
 from icemirror.cli.demo.writer import ChangelogWriter
 from icemirror.tables.cursor import Cursor
 from tests.oracle.schedules import Schedule
@@ -19,10 +19,10 @@ from tests.oracle.value_pools import MISREAD_BY_PYICEBERG
 
 
 class World:
-    """`commit_next` moves the changelog on; `verdict` holds a mirror against both oracles.
+    """`commit_next` appends to the changelog; `verdict` compares a mirror with both oracles.
 
-    The journal is kept in memory unless a path is given. `use_duckdb=False` leaves the second oracle out:
-    needed where the files are not on this machine's disk, and quicker.
+    The journal is kept in memory unless a path is given. `use_duckdb=False` omits the second oracle:
+    required if the files are not on this machine's disk, and faster.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class World:
         self.subject = self.shape.subject
         self.identifier = (namespace, changelog_name)
         self.journal = Journal.open(journal_path)
-        self.judge = Judge(self.journal, use_duckdb)
+        self.judge = MirrorVerifier(self.journal, use_duckdb)
         self.changelog = ChangelogWriter.open(
             catalog, self.identifier, self.subject, self.shape.schema, self.journal
         )
@@ -49,7 +49,7 @@ class World:
         self._reader = read_by_duckdb if misread else read_by_pyiceberg
 
     def close(self) -> None:
-        """Closes the journal."""
+        """Close the journal."""
         self.journal.close()
 
     @property
@@ -58,24 +58,24 @@ class World:
         return ".".join(self.identifier)
 
     def commit_next(self) -> int:
-        """Makes the schedule's next commit; its changelog snapshot id."""
+        """Append the schedule's next commit; return its changelog snapshot id."""
         files = [self.shape.to_arrow(events) for events in next(self._commits)]
         return self.changelog.commit(files).snapshot_id
 
     def commit_many(self, count: int) -> int:
-        """Makes several commits; the last one's snapshot id."""
+        """Append several commits; return the snapshot id of the last."""
         return [self.commit_next() for _ in range(count)][-1]
 
     def expected(
         self, at_snapshot_id: int | None = None, files_done: int | None = None
     ) -> dict[bytes, bytes]:
-        """Key → row, as canonical bytes, on which both oracles agree; default: at the changelog's head."""
+        """Return key → row as canonical bytes, on which both oracles agree; default: at the changelog's head."""
         return self.judge.expected(
             self.subject, self.journal.position_after(self.subject, at_snapshot_id, files_done)
         )
 
     def expected_table(self, at_snapshot_id: int | None = None, files_done: int | None = None) -> pa.Table:
-        """The same rows as Arrow, in no order."""
+        """Return the same rows as Arrow, unordered."""
         until = self.journal.position_after(self.subject, at_snapshot_id, files_done)
         self.judge.expected(self.subject, until)
         return live_rows_of_files(self.subject, self.journal.files(self.subject, until))
@@ -83,17 +83,19 @@ class World:
     def verdict(
         self, mirror: Table, snapshot_id: int | None = None, at: Cursor | int | None = None
     ) -> Comparison:
-        """A mirror's snapshot (default: its head) against the changelog at `at`: a cursor or a changelog
-        snapshot id; default: the cursor that the mirror's snapshot carries."""
-        return self.judge.judge_mirror(self.subject, mirror, snapshot_id, self._until(at), self._reader)
+        """Compare a mirror's snapshot (default: its head) with the changelog at `at`.
+
+        `at` is a cursor or a changelog snapshot id; default: the cursor of the mirror's snapshot.
+        """
+        return self.judge.verify_mirror(self.subject, mirror, snapshot_id, self._until(at), self._reader)
 
     def verdict_of_rows(self, rows: pa.Table, at: Cursor | int | None = None) -> Comparison:
-        """Rows from any reader against the changelog at `at` (default: its head)."""
+        """Compare rows from any reader with the changelog at `at` (default: its head)."""
         until = self._until(at) or self.journal.position_after(self.subject, None)
-        return self.judge.judge_rows(self.subject, rows, until)
+        return self.judge.verify_rows(self.subject, rows, until)
 
     def verdicts_of_history(self, mirror: Table) -> dict[int, Comparison]:
-        """Each snapshot of the mirror that carries a cursor, against the changelog at that cursor."""
+        """Compare each snapshot of the mirror that has a cursor with the changelog at that cursor."""
         return {
             snapshot.snapshot_id: self.verdict(mirror, snapshot.snapshot_id)
             for snapshot in mirror.snapshots()

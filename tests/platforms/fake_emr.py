@@ -21,7 +21,7 @@ MESSAGES = {
 }
 ENDED = ("SUCCESS", "FAILED", "CANCELLED")
 
-Answer = TypeVar("Answer")
+Response = TypeVar("Response")
 
 
 @cache
@@ -77,31 +77,33 @@ class FakeEmr:
     # --- methods of the boto3 client ---------------------------------------------------------------------------------
 
     def start_job_run(self, **given: Any) -> dict[str, str]:
-        with_answer = self._enter("StartJobRun", given)
+        with_response = self._enter("StartJobRun", given)
         self._check_strings(given)
         same = [run for run in self.runs.values() if run.request["clientToken"] == given["clientToken"]]
         if same and not self.forgets:
             if same[0].request != given:
                 raise refused("ConflictException", "A different request has used this client token")
-            return with_answer({"jobRunId": same[0].id})
+            return with_response({"jobRunId": same[0].id})
         if self.application in ("STOPPED", "STOPPING", "TERMINATED"):
             raise refused("ValidationException", f"Application {APPLICATION} is {self.application}")
         run = JobRun(f"00fr{len(self.runs):04d}", given, self._now())
         self.runs[run.id] = run
-        return with_answer({"jobRunId": run.id})
+        return with_response({"jobRunId": run.id})
 
     def get_job_run(self, **given: Any) -> dict[str, Any]:
-        with_answer = self._enter("GetJobRun", given)
+        with_response = self._enter("GetJobRun", given)
         run = self._run(given["jobRunId"])
-        return with_answer({"jobRun": {"jobRunId": run.id, "state": run.state, "createdAt": run.created_at}})
+        return with_response(
+            {"jobRun": {"jobRunId": run.id, "state": run.state, "createdAt": run.created_at}}
+        )
 
     def cancel_job_run(self, **given: Any) -> dict[str, Any]:
-        with_answer = self._enter("CancelJobRun", given)
+        with_response = self._enter("CancelJobRun", given)
         run = self._run(given["jobRunId"])
         if run.state in ENDED:
             raise refused("ValidationException", f"Job run is {run.state}")
         run.state = "CANCELLING"
-        return with_answer({})
+        return with_response({})
 
     def get_application(self, **given: Any) -> dict[str, Any]:
         return self._enter("GetApplication", given)({"application": {"state": self.application}})
@@ -115,16 +117,16 @@ class FakeEmr:
         found = [run for run in self.runs.values() if run.created_at >= given["createdAtAfter"]]
         found.reverse()
         for start in range(0, max(len(found), 1), size):
-            answered = self._enter("ListJobRuns", {**given, "maxResults": size})
+            with_response = self._enter("ListJobRuns", {**given, "maxResults": size})
             page = [
                 {"id": run.id, "name": run.request["name"], "state": run.state, "createdAt": run.created_at}
                 for run in found[start : start + size]
             ]
-            yield answered({"jobRuns": page})
+            yield with_response({"jobRuns": page})
 
     # --- implementation --------------------------------------------------------------------------------------------
 
-    def _enter(self, operation: str, given: dict[str, Any]) -> Callable[[Answer], Answer]:
+    def _enter(self, operation: str, given: dict[str, Any]) -> Callable[[Response], Response]:
         self.pause(f"before {operation}")
         self.calls.append(operation)
         report = ParamValidator().validate(given, shape(operation))
@@ -135,13 +137,13 @@ class FakeEmr:
         if fault and fault != "lost":
             raise refused(fault, operation=operation)
 
-        def answer(value: Answer) -> Answer:
+        def respond(value: Response) -> Response:
             self.pause(f"after {operation}")
             if fault == "lost":
                 raise ReadTimeoutError(endpoint_url="https://emr-serverless")
             return value
 
-        return answer
+        return respond
 
     def _check_strings(self, given: Mapping[str, Any]) -> None:
         """Check patterns and maximum lengths, as the service does and boto3 does not."""

@@ -62,17 +62,17 @@ class FakeKubernetes(httpx2.BaseTransport):
         self.calls.append(f"{request.method} {request.url.path}")
         fault = self.faults.pop(0) if self.faults else None
         if fault is not None and fault.status:
-            return _refuse(fault.status, fault.message)
-        answer = self._answer(request)
+            return _error_response(fault.status, fault.message)
+        response = self._respond(request)
         self.pause(f"after {request.method}")
         if fault is not None:
-            raise httpx2.ReadTimeout("no answer", request=request)
-        return answer
+            raise httpx2.ReadTimeout("no response", request=request)
+        return response
 
-    def _answer(self, request: httpx2.Request) -> httpx2.Response:
+    def _respond(self, request: httpx2.Request) -> httpx2.Response:
         path = request.url.path
         if not self.installed or not path.startswith(self._root):
-            return _refuse(404, "the server could not find the requested resource")
+            return _error_response(404, "the server could not find the requested resource")
         name = path.removeprefix(self._root).strip("/")
         match request.method:
             case "POST":
@@ -81,16 +81,16 @@ class FakeKubernetes(httpx2.BaseTransport):
                 return httpx2.Response(200, json=self.objects[name])
             case "DELETE" if name in self.objects:
                 return httpx2.Response(200, json=self.objects.pop(name))
-        return _refuse(404, f'sparkapplications "{name}" not found')
+        return _error_response(404, f'sparkapplications "{name}" not found')
 
     def _create(self, body: dict[str, Any]) -> httpx2.Response:
         name = body["metadata"]["name"]
         if (body["apiVersion"], body["kind"]) != (self.api_version, "SparkApplication"):
-            return _refuse(400, "the API version in the data does not match")
+            return _error_response(400, "the API version in the data does not match")
         if not _NAME.fullmatch(name) or any(len(value) > 63 for value in body["metadata"]["labels"].values()):
-            return _refuse(422, "metadata is invalid")
+            return _error_response(422, "metadata is invalid")
         if name in self.objects:
-            return _refuse(409, f'sparkapplications "{name}" already exists')
+            return _error_response(409, f'sparkapplications "{name}" already exists')
         now = datetime.fromtimestamp(self.clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         body["metadata"] |= {
             "uid": f"uid-{len(self.created)}",
@@ -102,6 +102,6 @@ class FakeKubernetes(httpx2.BaseTransport):
         return httpx2.Response(201, json=body)
 
 
-def _refuse(code: int, message: str) -> httpx2.Response:
+def _error_response(code: int, message: str) -> httpx2.Response:
     status = {"kind": "Status", "status": "Failure", "code": code, "message": message}
     return httpx2.Response(code, json={**status, "reason": REASONS.get(code, "")})

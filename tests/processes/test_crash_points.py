@@ -1,4 +1,4 @@
-"""Crash points."""
+"""Crash points kill the process only where the environment variable names them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import sys
 
 import pytest
 
-from icemirror.processes.crash_points import reach
+from icemirror.processes.crash_points import crash_point
 
 SCRIPT = """
-from icemirror.processes.crash_points import reach
+from icemirror.processes.crash_points import crash_point
 for number in range(3):
-    reach("other")
+    crash_point("other")
     print(number, flush=True)
-    reach("here")
+    crash_point("here")
 """
 
 
@@ -24,10 +24,10 @@ def _run(crash_at: str | None) -> tuple[int, str]:
     environ = {key: value for key, value in os.environ.items() if key != "ICEMIRROR_CRASH_AT"}
     if crash_at:
         environ["ICEMIRROR_CRASH_AT"] = crash_at
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", SCRIPT], env=environ, capture_output=True, text=True, check=False
     )
-    return done.returncode, done.stdout.replace("\n", "")
+    return completed.returncode, completed.stdout.replace("\n", "")
 
 
 @pytest.mark.parametrize(
@@ -45,5 +45,5 @@ def test_process_dies_only_at_the_given_crash_point(crash_at: str | None, expect
     assert _run(crash_at) == expected
 
 
-def test_without_the_variable_nothing_happens() -> None:
-    reach("here")
+def test_crash_point_without_the_variable_has_no_effect() -> None:
+    crash_point("here")

@@ -1,4 +1,4 @@
-"""Azurite: Azure's blob storage, from npm."""
+"""Azurite, the emulator of Azure Blob Storage, installed from npm."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cache import fetch_once
-from tests.services.processes import HOST, Unavailable, free_port, listens, running
+from tests.provision.cache import Unavailable, fetch_once
+from tests.services.processes import HOST, free_port, listens, running
 
 _VERSION = "3.35.0"
-# The account that every Azurite has; it is no secret.
+# The default account of every Azurite; it is public.
 ACCOUNT = "devstoreaccount1"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 _INSTALL_SECONDS = 600
@@ -21,7 +21,7 @@ _INSTALL_SECONDS = 600
 
 @dataclass(frozen=True)
 class Azurite:
-    """A running one."""
+    """A running Azurite server."""
 
     port: int
 
@@ -33,7 +33,7 @@ class Azurite:
         )
 
     def properties(self) -> dict[str, str]:
-        """PyIceberg's properties for it."""
+        """Return the PyIceberg properties of this server."""
         return {
             "adls.connection-string": self.connection_string,
             "adls.account-name": ACCOUNT,
@@ -41,7 +41,7 @@ class Azurite:
         }
 
     def make_container(self, name: str) -> str:
-        """An empty container; its address."""
+        """Create an empty container and return its URI."""
         from azure.storage.blob import BlobServiceClient
 
         with BlobServiceClient.from_connection_string(self.connection_string) as client:
@@ -52,7 +52,7 @@ class Azurite:
 def _install(scratch: Path) -> Path:
     npm = shutil.which("npm")
     if npm is None:
-        raise Unavailable("npm is not installed, which brings it")
+        raise Unavailable("npm, which installs Azurite, is missing")
     folder = scratch / "azurite"
     options = ["--no-fund", "--no-audit", "--ignore-scripts", f"--prefix={folder}"]
     done = subprocess.run(
@@ -68,15 +68,18 @@ def _install(scratch: Path) -> Path:
     return folder
 
 
+def azurite_packages() -> Path:
+    """Return the folder that Azurite is installed in."""
+    return fetch_once(f"servers/azurite-{_VERSION}", _install)
+
+
 @contextmanager
 def azurite(folder: Path) -> Iterator[Azurite]:
-    """The blob service over a folder."""
+    """Run the blob service with its data in a folder."""
     node = shutil.which("node")
     if node is None:
-        raise Unavailable("Node.js is not installed, which runs it")
-    program = (
-        fetch_once(f"servers/azurite-{_VERSION}", _install) / "node_modules/azurite/dist/src/blob/main.js"
-    )
+        raise Unavailable("Node.js, which runs Azurite, is missing")
+    program = azurite_packages() / "node_modules/azurite/dist/src/blob/main.js"
     server = Azurite(free_port())
     options = ["--blobHost", HOST, "--blobPort", str(server.port), "--location", str(folder), "--silent"]
     command = [node, str(program), *options, "--skipApiVersionCheck", "--disableTelemetry"]

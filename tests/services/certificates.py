@@ -1,4 +1,4 @@
-"""An authority and a certificate for this machine, as PEM files."""
+"""A certificate authority and a certificate for localhost, as PEM files."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ from tests.services.processes import HOST
 
 
 def make_certificates(folder: Path) -> None:
-    """`ca.pem`; `server.pem` with certificate and key, as brokers read it."""
-    authority, own = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    """Write `ca.pem`, and `server.pem` with certificate and key in the format of Kafka brokers."""
+    ca_key, server_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     root, name = (x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)]) for text in ("tests", HOST))
-    issued = _builder(root, root, authority.public_key()).add_extension(
+    ca_certificate = _builder(root, root, ca_key.public_key()).add_extension(
         x509.BasicConstraints(True, None), True
     )
-    place = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(HOST))])
-    served = _builder(name, root, own.public_key()).add_extension(place, False)
+    alt_name = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(HOST))])
+    server_certificate = _builder(name, root, server_key.public_key()).add_extension(alt_name, False)
     pem = serialization.Encoding.PEM
-    (folder / "ca.pem").write_bytes(issued.sign(authority, hashes.SHA256()).public_bytes(pem))
-    key = own.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    (folder / "server.pem").write_bytes(key + served.sign(authority, hashes.SHA256()).public_bytes(pem))
+    (folder / "ca.pem").write_bytes(ca_certificate.sign(ca_key, hashes.SHA256()).public_bytes(pem))
+    key = server_key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (folder / "server.pem").write_bytes(
+        key + server_certificate.sign(ca_key, hashes.SHA256()).public_bytes(pem)
+    )
 
 
 def _builder(

@@ -1,4 +1,4 @@
-"""One server of each kind for all tests; what cannot be had here goes through `need`."""
+"""One server of each kind for all tests. An unavailable server skips or fails the test, see `tests.need`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from uuid import uuid4
 
 import pytest
 
-from tests import maven
 from tests.need import do_without
+from tests.provision.cache import Unavailable
 from tests.services import processes
 from tests.services.azurite import Azurite, azurite
 from tests.services.gcs import FakeGcs, fake_gcs
@@ -33,7 +33,7 @@ _LOGS = pytest.StashKey[list[Path]]()
 def start(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[str, Start[object]], object]]:
-    """`start(name, server)`: runs a server in a folder of its own until the tests end."""
+    """Return `start(name, server)`, which runs a server in a separate folder until the session ends."""
     logs: list[Path] = []
     request.config.stash[_LOGS] = logs
     with ExitStack() as stack:
@@ -42,7 +42,7 @@ def start(
             folder = tmp_path_factory.mktemp(name)
             try:
                 running = stack.enter_context(server(folder))
-            except (maven.Unavailable, processes.Unavailable) as error:
+            except Unavailable as error:
                 do_without(f"no {name}: {error}")
             logs.extend(folder.glob("*.log"))
             return running
@@ -52,7 +52,7 @@ def start(
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A failed test shows the ends of the servers' logs."""
+    """Add the tail of every server log to the report of a failed test."""
     report = yield
     if report.failed:
         for log in item.config.stash.get(_LOGS, []):
@@ -91,7 +91,7 @@ def glue_server(start: Callable[[str, Start[Glue]], Glue]) -> Glue:
 def hives(
     start: Callable[[str, Start[HiveMetastore]], HiveMetastore],
 ) -> Callable[[str], HiveMetastore]:
-    """A Hive Metastore by its version."""
+    """Return a function from a version to a running Hive Metastore."""
     return cache(lambda version: start(f"hive-{version}", hive_metastore(version)))
 
 
@@ -117,5 +117,5 @@ def azure(start: Callable[[str, Start[Azurite]], Azurite]) -> Azurite:
 
 @pytest.fixture
 def bucket() -> str:
-    """A name that no other test has."""
+    """Return a unique bucket name."""
     return f"lab-{uuid4().hex[:12]}"

@@ -1,4 +1,4 @@
-"""The lakes that faults are tried on: every request of the merge passes a proxy, those of writer and oracle do not."""
+"""Lakes with fault injection: requests of the merge pass a fault proxy, those of the writer and the oracle do not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.services.nessie import Nessie, nessie
 from tests.services.rest_catalog import RestCatalog, rest_catalog
 from tests.services.s3proxy import S3Proxy, s3proxy
 
-# Commits are the requests that matter most: POST to both catalogs. Glue sends everything by POST.
+# Commits, the most important requests, are POSTs to both catalogs. Glue uses POST for every request.
 _REST_RATES = {"GET": 0.04, "POST": 0.3}
 _GLUE_RATES = {"POST": 0.08}
 _STORE_RATES = {"GET": 0.01, "HEAD": 0.01, "PUT": 0.02, "POST": 0.02}
@@ -23,7 +23,7 @@ KINDS = ("rest", "glue", "nessie")
 
 @contextmanager
 def faulty_rest(rest: RestCatalog, s3: S3Proxy, seed: int) -> Iterator[tuple[Lake, list[Plan]]]:
-    """A REST catalog and S3."""
+    """Run a REST catalog and S3 behind fault proxies."""
     plans = [Plan(seed, _REST_RATES), Plan(seed + 1, _STORE_RATES)]
     with fault_proxy(rest.port, plans[0]) as catalog, fault_proxy(s3.port, plans[1]) as store:
         mirror = {"type": "rest", "uri": catalog.endpoint, **s3.properties(store.endpoint)}
@@ -32,7 +32,7 @@ def faulty_rest(rest: RestCatalog, s3: S3Proxy, seed: int) -> Iterator[tuple[Lak
 
 @contextmanager
 def faulty_glue(glue_server: Glue, s3: S3Proxy, seed: int) -> Iterator[tuple[Lake, list[Plan]]]:
-    """An emulated Glue and S3."""
+    """Run an emulated Glue and S3 behind fault proxies."""
     plans = [Plan(seed, _GLUE_RATES, status=(429, 500, 503, 504)), Plan(seed + 1, _STORE_RATES)]
     warehouse = {"warehouse": s3.make_bucket(f"lab-{uuid4().hex[:12]}")}
     with fault_proxy(glue_server.port, plans[0]) as catalog, fault_proxy(s3.port, plans[1]) as store:
@@ -44,7 +44,10 @@ def faulty_glue(glue_server: Glue, s3: S3Proxy, seed: int) -> Iterator[tuple[Lak
 def faulty_nessie(
     nessie_server: Nessie, rest: RestCatalog, s3: S3Proxy, seed: int
 ) -> Iterator[tuple[Lake, list[Plan]]]:
-    """Nessie and S3; the changelog elsewhere, because Nessie shows no history of a table."""
+    """Run Nessie and S3 behind fault proxies.
+
+    The changelog is in the REST catalog, because Nessie exposes no snapshot history.
+    """
     plans = [Plan(seed, _REST_RATES), Plan(seed + 1, _STORE_RATES)]
     with fault_proxy(nessie_server.port, plans[0]) as catalog, fault_proxy(s3.port, plans[1]) as store:
         mirror = {"type": "rest", "uri": f"{catalog.endpoint}/iceberg", **s3.properties(store.endpoint)}
@@ -54,10 +57,10 @@ def faulty_nessie(
 
 
 class FaultServers:
-    """All servers that seeds of faults need, for runs outside of pytest."""
+    """All servers of the fault tests, for runs outside of pytest."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
-        self._stack = stack  # whoever forgets it ends them
+        self._stack = stack  # keeps the servers running
         self.s3 = stack.enter_context(s3proxy(folder))
         warehouse = self.s3.make_bucket("rest-warehouse")
         self.rest = stack.enter_context(rest_catalog(folder, self.s3, f"{warehouse}/tables"))
@@ -65,7 +68,6 @@ class FaultServers:
         self.nessie = stack.enter_context(nessie(folder, self.s3, self.s3.make_bucket("nessie-warehouse")))
 
     def lake(self, kind: str, seed: int) -> AbstractContextManager[tuple[Lake, list[Plan]]]:
-        """The lake of this kind."""
         match kind:
             case "rest":
                 return faulty_rest(self.rest, self.s3, seed)

@@ -1,7 +1,7 @@
-"""An HTTP proxy that breaks what passes through it, by a plan that a seed decides.
+"""An HTTP proxy that injects faults into requests, according to a seeded plan.
 
-It stands before a catalog or an object store, forwards requests as they are (signatures stay valid, because the
-`Host` that the client signed is forwarded too), and does one of the following instead where the plan says so.
+It runs in front of a catalog or an object store and forwards requests unchanged. Signatures stay valid, because the
+`Host` header that the client signed is forwarded too. Where the plan schedules a fault, it injects one of `Fault`.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _UPSTREAM_SECONDS = 60.0
 
 
 class Fault(StrEnum):
-    """What can happen to a request."""
+    """The kinds of faults of a request."""
 
-    BEFORE = "answered with an error, never forwarded"
-    AFTER = "forwarded, answered with an error"
-    CUT = "forwarded, answered with silence"
-    TRUNCATE = "forwarded, half of the answer"
+    BEFORE = "error response, not forwarded"
+    AFTER = "forwarded, error response"
+    CUT = "forwarded, no response"
+    TRUNCATE = "forwarded, half of the response"
     DELAY = "forwarded late"
 
 
 @dataclass(frozen=True)
-class Trouble:
-    """A fault, and the status of the answer where there is one."""
+class PlannedFault:
+    """A fault, and the HTTP status of the response if there is one."""
 
     fault: Fault
     status: int = 500
@@ -48,48 +48,48 @@ class Trouble:
 
 @dataclass
 class Plan:
-    """Which requests are in trouble: a share of those of each method.
+    """Decides which requests fail: a rate per HTTP method.
 
-    One that is stays so for its next repetitions, because clients try again by themselves.
+    A fault also hits the next repetitions of its request, because clients retry on their own.
     """
 
     seed: int
     rates: Mapping[str, float]
     status: tuple[int, ...] = _STATUS
-    most_repetitions: int = 6
+    max_repetitions: int = 6
     seen: Counter[str] = field(default_factory=Counter)
-    healed: bool = False
+    disabled: bool = False
 
     def __post_init__(self) -> None:
-        self._dice = random.Random(self.seed)
+        self._rng = random.Random(self.seed)
         self._lock = threading.Lock()
-        self._lasting: dict[tuple[str, str], tuple[Trouble, int]] = {}
+        self._repeating: dict[tuple[str, str], tuple[PlannedFault, int]] = {}
 
-    def heal(self) -> None:
-        """From now on everything passes."""
-        self.healed = True
+    def disable(self) -> None:
+        """Let all further requests pass."""
+        self.disabled = True
 
-    def trouble(self, method: str, path: str) -> Trouble | None:
-        """What happens to this request."""
+    def next_fault(self, method: str, path: str) -> PlannedFault | None:
+        """Return the fault of this request, or None."""
         with self._lock:
-            if self.healed:
+            if self.disabled:
                 return None
-            what = method, path.split("?")[0]
-            trouble, left = self._lasting.pop(what, (None, 0))
-            if trouble is None:
-                if self._dice.random() >= self.rates.get(method, 0.0):
+            request = method, path.split("?")[0]
+            planned, repetitions = self._repeating.pop(request, (None, 0))
+            if planned is None:
+                if self._rng.random() >= self.rates.get(method, 0.0):
                     return None
-                trouble = Trouble(self._dice.choice(list(Fault)), self._dice.choice(self.status))
-                left = self._dice.randint(0, self.most_repetitions)
-            if left:
-                self._lasting[what] = trouble, left - 1
-            self.seen[trouble.fault.name] += 1
-            return trouble
+                planned = PlannedFault(self._rng.choice(list(Fault)), self._rng.choice(self.status))
+                repetitions = self._rng.randint(0, self.max_repetitions)
+            if repetitions:
+                self._repeating[request] = planned, repetitions - 1
+            self.seen[planned.fault.name] += 1
+            return planned
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a client asks for."""
+    """A request of a client."""
 
     method: str
     path: str
@@ -98,14 +98,14 @@ class Request:
 
 
 Refuse = Callable[[Request], tuple[int, bytes] | None]
-"""Looks at a request, and may answer it itself."""
+"""Inspects a request; returns a response in place of the server's, or None."""
 Rewrite = Callable[[str, bytes], bytes]
-"""The body of an answer to this path, changed."""
+"""Returns a changed response body for this path."""
 
 
 @dataclass
 class FaultProxy:
-    """A running one."""
+    """A running proxy."""
 
     port: int
     plan: Plan | None = None
@@ -121,7 +121,7 @@ class FaultProxy:
 def fault_proxy(
     upstream_port: int, plan: Plan | None = None, refuse: Refuse | None = None, rewrite: Rewrite | None = None
 ) -> Iterator[FaultProxy]:
-    """A proxy before a server on this machine."""
+    """Run a proxy in front of a local server."""
     proxy = FaultProxy(0, plan, refuse, rewrite)
     handler = type("Handler", (_Handler,), {"proxy": proxy, "upstream_port": upstream_port})
     server = _Server((HOST, 0), handler)
@@ -141,14 +141,14 @@ class _Server(ThreadingHTTPServer):
     block_on_close = False
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that hangs up is no news."""
+        """Ignore clients that close the connection."""
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     proxy: FaultProxy
     upstream_port: int
-    wbufsize = -1  # an answer leaves in few packets
+    wbufsize = -1  # send a response in few packets
     disable_nagle_algorithm = True
 
     def _serve(self) -> None:
@@ -156,32 +156,32 @@ class _Handler(BaseHTTPRequestHandler):
         proxy = self.proxy
         request = Request(self.command, self.path, self.headers, body)
         if proxy.refuse and (refused := proxy.refuse(request)):
-            self._answer(refused[0], [("Content-Type", "application/xml")], refused[1])
+            self._respond(refused[0], [("Content-Type", "application/xml")], refused[1])
             return
-        trouble = proxy.plan.trouble(self.command, self.path) if proxy.plan else None
-        if trouble and trouble.fault is Fault.BEFORE:
-            self._refuse(trouble.status)
+        planned = proxy.plan.next_fault(self.command, self.path) if proxy.plan else None
+        if planned and planned.fault is Fault.BEFORE:
+            self._respond_error(planned.status)
             return
-        if trouble and trouble.fault is Fault.DELAY:
+        if planned and planned.fault is Fault.DELAY:
             time.sleep(_DELAY_SECONDS)
-        status, headers, answer = self._forward(body)
+        status, headers, response_body = self._forward(body)
         if proxy.rewrite and status == http.client.OK:
-            answer = proxy.rewrite(self.path, answer)
-        match trouble.fault if trouble else None:
+            response_body = proxy.rewrite(self.path, response_body)
+        match planned.fault if planned else None:
             case Fault.AFTER:
-                self._refuse(trouble.status if trouble else 0)
+                self._respond_error(planned.status if planned else 0)
             case Fault.CUT:
                 self._hang_up()
-            case Fault.TRUNCATE if len(answer) > 1:
-                self._answer(status, headers, answer, sent=len(answer) // 2)
+            case Fault.TRUNCATE if len(response_body) > 1:
+                self._respond(status, headers, response_body, sent=len(response_body) // 2)
                 self._hang_up()
             case _:
-                self._answer(status, headers, answer)
+                self._respond(status, headers, response_body)
 
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _serve  # noqa: N815 (names of the standard library)
 
     def handle_expect_100(self) -> bool:
-        """Clients wait a second for this line before they send a body."""
+        """Send the line for which clients wait up to a second before they send a body."""
         self.send_response_only(http.client.CONTINUE)
         self.end_headers()
         self.wfile.flush()
@@ -209,15 +209,15 @@ class _Handler(BaseHTTPRequestHandler):
             upstream.putheader("Content-Length", str(len(body)))
             upstream.endheaders(body)
             response = upstream.getresponse()
-            answer = response.read()
+            response_body = response.read()
             headers = [(name, value) for name, value in response.getheaders() if name.lower() not in _HOP]
             if self.command == "HEAD":
                 headers.append(("Content-Length", response.getheader("Content-Length") or "0"))
-            return response.status, headers, answer
+            return response.status, headers, response_body
         finally:
             upstream.close()
 
-    def _answer(
+    def _respond(
         self, status: int, headers: list[tuple[str, str]], body: bytes, sent: int | None = None
     ) -> None:
         self.send_response_only(status)
@@ -230,18 +230,18 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body[:sent])
         self.wfile.flush()
 
-    def _refuse(self, status: int) -> None:
-        """An error as this kind of server words it: S3 in XML, catalogs in JSON."""
+    def _respond_error(self, status: int) -> None:
+        """Respond with an error in the server's format: S3 in XML, catalogs in JSON."""
         if "x-amz-content-sha256" in self.headers and "x-amz-target" not in self.headers:
-            words = f"<?xml version='1.0'?><Error><Code>{_S3_CODES[status]}</Code><Message>planned</Message></Error>"
-            kind = "application/xml"
+            text = f"<?xml version='1.0'?><Error><Code>{_S3_CODES[status]}</Code><Message>planned</Message></Error>"
+            content_type = "application/xml"
         elif "x-amz-target" in self.headers:
-            words = '{"__type": "InternalServiceException", "message": "planned"}'
-            kind = "application/x-amz-json-1.1"
+            text = '{"__type": "InternalServiceException", "message": "planned"}'
+            content_type = "application/x-amz-json-1.1"
         else:
-            words = f'{{"error": {{"message": "planned", "type": "PlannedFault", "code": {status}}}}}'
-            kind = "application/json"
-        self._answer(status, [("Content-Type", kind)], words.encode())
+            text = f'{{"error": {{"message": "planned", "type": "PlannedFault", "code": {status}}}}}'
+            content_type = "application/json"
+        self._respond(status, [("Content-Type", content_type)], text.encode())
 
     def _hang_up(self) -> None:
         self.close_connection = True
@@ -249,7 +249,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.connection.shutdown(socket.SHUT_RDWR)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (the standard library's name)
-        """The plan says what happened."""
+        """Log nothing; the plan counts the faults."""
 
 
 _S3_CODES = {

@@ -1,4 +1,4 @@
-"""One seed of faults: commits, merges that break, calls again as the worker would; then heal, drain, check."""
+"""One seed with faults: commit, merge, retry as the worker does; then disable the faults, drain and check."""
 
 from __future__ import annotations
 
@@ -12,60 +12,62 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icemirror.errors import BLOCKING_KINDS, IcemirrorError, Kind
-from icemirror.result import Merged, NothingToMerge
+from icemirror.step_results import Merged, NothingToMerge
 from spark_job.engine.engine import InProcessEngine
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
 from tests.services.fault_proxy import Plan
 from tests.services.lakes import Lake, mirrored_world
 
-# Few columns: what breaks here is not in the values.
+# Few columns: faults do not depend on the values.
 COLUMNS = ("text", "amount", "words")
-_TRIES = 3
+_ATTEMPTS = 3
 
 
-class WrongKind(AssertionError):
-    """A passing fault was taken for something that needs a person, or had no name."""
+class WrongErrorKind(AssertionError):
+    """A transient fault surfaced as a blocking or an unexpected error."""
 
 
 def run_faults(folder: Path, lake: Lake, plans: Sequence[Plan], seed: int, commits: int) -> Counter[str]:
-    """What surfaced, by kind."""
+    """Run one seed and count the errors by kind."""
     keys = ("int", "string", "uuid", "composite")
     schedule = Schedule(seed, keys[seed % len(keys)], COLUMNS, largest_commit=40)
     lab = mirrored_world(folder, lake, schedule, InProcessEngine(1 + seed % 2))
     surfaced: Counter[str] = Counter()
     for _ in range(commits):
         lab.world.commit_next()
-        for _ in range(_TRIES):
+        for _ in range(_ATTEMPTS):
             if _advance(lab, surfaced, seed):
                 break
     for plan in plans:
-        plan.heal()
+        plan.disable()
         surfaced.update({f"fault {name}": count for name, count in plan.seen.items()})
-    end = time.monotonic() + 120
+    deadline = time.monotonic() + 120
     while not isinstance(lab.pipeline.advance(lab.table), NothingToMerge):
-        assert time.monotonic() < end, f"seed {seed}: does not come to rest"
+        assert time.monotonic() < deadline, f"seed {seed}: did not drain"
     check(lab, seed)
     return surfaced
 
 
 def _advance(lab: MirroredWorld, surfaced: Counter[str], seed: int) -> bool:
-    """Merges until there is nothing left; False if an error ended it."""
+    """Merge up to the head; return False if an error stopped it."""
     try:
         while isinstance(lab.pipeline.advance(lab.table), Merged):
             surfaced["merged"] += 1
     except IcemirrorError as error:
         if error.kind in BLOCKING_KINDS or error.kind is Kind.UNEXPECTED:
-            raise WrongKind(f"seed {seed}: {error.kind}: {error}") from error
+            raise WrongErrorKind(f"seed {seed}: {error.kind}: {error}") from error
         surfaced[error.kind] += 1
         return False
     except Exception as error:
-        raise WrongKind(f"seed {seed}: {type(error).__module__}.{type(error).__name__}: {error}") from error
+        raise WrongErrorKind(
+            f"seed {seed}: {type(error).__module__}.{type(error).__name__}: {error}"
+        ) from error
     return True
 
 
 def check(lab: MirroredWorld, seed: int) -> None:
-    """The mirror equals the oracle at every snapshot, holds each key once, and every file once and there."""
+    """The mirror equals the oracle at every snapshot, has each key once, and every file exists and was added once."""
     mirror = lab.mirror
     verdicts = lab.world.verdicts_of_history(mirror)
     assert verdicts
@@ -82,17 +84,17 @@ def check(lab: MirroredWorld, seed: int) -> None:
                 ):
                     added.append(entry.data_file.file_path)
                     assert mirror.io.new_input(entry.data_file.file_path).exists(), (
-                        f"seed {seed}: a file is gone"
+                        f"seed {seed}: a file is missing"
                     )
     assert len(set(added)) == len(added), f"seed {seed}: a file was added twice"
-    _one_row_per_key(lab, seed)
+    _check_unique_keys(lab, seed)
 
 
-def _one_row_per_key(lab: MirroredWorld, seed: int) -> None:
+def _check_unique_keys(lab: MirroredWorld, seed: int) -> None:
     names = [
         lab.mirror.schema().find_column_name(field) for field in lab.mirror.schema().identifier_field_ids
     ]
     rows = lab.mirror.scan(selected_fields=tuple(filter(None, names))).to_arrow()
     with suppress(pa.ArrowNotImplementedError):
         counts = rows.group_by(names, use_threads=False).aggregate([([], "count_all")])
-        assert (pc.max(counts["count_all"]).as_py() or 1) == 1, f"seed {seed}: a key is there twice"
+        assert (pc.max(counts["count_all"]).as_py() or 1) == 1, f"seed {seed}: duplicate key"

@@ -1,4 +1,4 @@
-"""Catalogs and storage that fail as a campaign: `python -m tests.services.fault_soak 17` runs a seed again."""
+"""The soak campaign with failing catalogs and storage: `python -m tests.services.fault_soak 17` repeats a seed."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ COMMITS = 25
 
 @cache
 def _servers() -> FaultServers:
-    """They end with this process."""
+    """Start the servers; they end with this process."""
     return FaultServers(Path(tempfile.mkdtemp(prefix="icemirror-faults-")), ExitStack())
 
 
 def start_servers() -> None:
-    """Before the first seed, so that what cannot be had is told at once."""
+    """Start the servers before the first seed, so that an unavailable server is reported at once."""
     _servers()
 
 
 def run(seed: int, _bug: str | None = None) -> Counter[str]:
-    """Every kind of catalog in its turn."""
+    """Run a seed; the seeds rotate through the kinds of catalogs."""
     kind = KINDS[seed % len(KINDS)]
     with (
         tempfile.TemporaryDirectory(prefix="icemirror-faults-") as folder,
@@ -46,7 +46,7 @@ FAULTS = Campaign(
     run,
     "python -m tests.services.fault_soak",
     prepare=start_servers,
-    processes=12,  # they wait more than they work
+    processes=12,  # they are mostly idle
 )
 
 if __name__ == "__main__":

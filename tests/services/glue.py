@@ -1,4 +1,4 @@
-"""An emulated Glue catalog that keeps to versions."""
+"""An emulated Glue catalog that checks table versions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Glue:
-    """A running one."""
+    """A running emulator."""
 
     port: int
 
@@ -25,20 +25,20 @@ class Glue:
         return f"http://{HOST}:{self.port}"
 
     def properties(self, endpoint: str | None = None) -> dict[str, str]:
-        """PyIceberg's properties for it, or for a proxy in front of it."""
+        """Return the PyIceberg properties of this server, or of a proxy in front of it."""
         return {
             "type": "glue",
             "glue.endpoint": endpoint or self.endpoint,
             "glue.region": REGION,
             "glue.access-key-id": "emulated",
             "glue.secret-access-key": "emulated",
-            "glue.max-retries": "2",  # of a server that fails on purpose
+            "glue.max-retries": "2",  # the server fails on purpose
         }
 
 
 @contextmanager
 def glue(folder: Path) -> Iterator[Glue]:
-    """The emulator; its tables are forgotten with it."""
+    """Run the emulator; its tables are in memory."""
     server = Glue(free_port())
     command = [sys.executable, "-m", "tests.services.glue_server", str(server.port)]
     with running(command, folder / "glue.log", lambda: answers(server.endpoint), cwd=ROOT):

@@ -1,6 +1,6 @@
-"""moto's server, with the one thing of Glue that commits rest on: `UpdateTable` refuses a stale `VersionId`.
+"""moto's server with the check of Glue that commits depend on: `UpdateTable` rejects a stale `VersionId`.
 
-`python -m tests.services.glue_server PORT`. moto 5 ignores the version, so that a race loses an update there.
+`python -m tests.services.glue_server PORT`. moto 5 ignores the version, so a race would lose an update.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from moto.core.responses import ActionResult
 from moto.glue.responses import GlueResponse
 from moto.server import ThreadedMotoServer
 
-_one_update = threading.Lock()
-_update = GlueResponse.update_table
+_update_lock = threading.Lock()
+_moto_update_table = GlueResponse.update_table
 
 
 class ConcurrentModification(JsonRESTError):
-    """As Glue answers."""
+    """Glue's error for a stale version."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -29,18 +29,18 @@ class ConcurrentModification(JsonRESTError):
 
 
 def update_table(response: Any) -> ActionResult:
-    """`UpdateTable`; without `SkipArchive` moto's own archive of versions goes on as before."""
+    """Handle `UpdateTable`; without `SkipArchive`, moto archives versions as before."""
     parameters = response.parameters
     expected = parameters.get("VersionId")
-    with _one_update:
+    with _update_lock:
         table = response.glue_backend.get_table(parameters["DatabaseName"], parameters["TableInput"]["Name"])
         if expected is not None and str(expected) != table.as_dict()["VersionId"]:
             raise ConcurrentModification
-        return _update(response)
+        return _moto_update_table(response)
 
 
 def main() -> None:
-    """Serves until it is ended."""
+    """Serve until the process ends."""
     patch.object(GlueResponse, "update_table", update_table).start()
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=int(sys.argv[1]), verbose=False)
     server.start()

@@ -12,7 +12,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from icemirror.protocol.policy import Policy
-from icemirror.result import Merged, NothingToMerge, SliceResult, StepResult
+from icemirror.result import SliceResult
+from icemirror.step_results import Merged, NothingToMerge, StepResult
 from tests.sim.protocol.toy_lake import NO_FIGURES, _position
 
 CONFIG = """
@@ -41,7 +42,7 @@ class HintedLake:
 
     def __init__(self, folder: Path, count: int) -> None:
         self.folder = folder
-        self.names = [f"shop.t{at}" for at in range(count)]
+        self.names = [f"shop.t{number}" for number in range(count)]
 
     def create(self, servers: str) -> Path:
         """Create the catalog, the heads and the configuration; return the configuration file."""
@@ -94,10 +95,10 @@ class HintedLake:
             if held == head:
                 return NothingToMerge(head=f"m{head}", position=_position([]))
             self._write(self._mirror(name), head)
-        told = SliceResult(
+        slice_result = SliceResult(
             snapshot_id=head, events=1, inserted=1, seconds=0.0, seconds_by_step={}, **NO_FIGURES
         )
-        return Merged(slice=told, position=_position([]))
+        return Merged(slice=slice_result, position=_position([]))
 
     def note(self, file: str, line: str) -> None:
         """Append a line atomically, even if the process is killed."""
@@ -117,9 +118,9 @@ class HintedLake:
 
     @staticmethod
     def _write(file: Path, value: int) -> None:
-        fresh = file.with_suffix(f"{file.suffix}.{os.getpid()}")
-        fresh.write_text(str(value))
-        fresh.replace(file)
+        temporary = file.with_suffix(f"{file.suffix}.{os.getpid()}")
+        temporary.write_text(str(value))
+        temporary.replace(file)
 
 
 def _short(name: str) -> str:

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 from icemirror.config_file.load import load_settings
-from icemirror.processes.run_request import RunRequest
-from icemirror.protocol.worker import Limits
+from icemirror.protocol.run_request import RunRequest
+from icemirror.protocol.worker import WorkerLimits
 from tests.services.hinted_lake import LINGER_SECONDS, POLICY, HintedLake
 from tests.sim.protocol.lake_worker import work
 
@@ -17,7 +17,7 @@ lake = HintedLake(config.parent, len(load_settings(config, {}).tables))
 work(
     request,
     policy=POLICY,
-    limits=Limits(linger_seconds=LINGER_SECONDS, turn_slices=5),
+    limits=WorkerLimits(linger_seconds=LINGER_SECONDS, max_slices_per_turn=5),
     names=lake.names,
     advance=lake.advance,
 )

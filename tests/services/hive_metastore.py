@@ -1,4 +1,4 @@
-"""A Hive Metastore of Apache's: pointers in a Derby database of its own, with the tables that its locks are kept in."""
+"""An Apache Hive Metastore: pointers in a separate Derby database that also has the lock tables."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests import maven
+from tests.provision import maven
 from tests.services.processes import HOST, DidNotStart, free_port, java, listens, running
 
 _SERVERS = {
     "3.1.3": "org.apache.hive:hive-standalone-metastore:3.1.3",
     "4.0.1": "org.apache.hive:hive-standalone-metastore-server:4.0.1",
 }
-_BESIDE = (
+VERSIONS = tuple(_SERVERS)
+_DEPENDENCIES = (
     "org.apache.hadoop:hadoop-common:3.3.6",
     "org.apache.hadoop:hadoop-hdfs:3.3.6",
     "org.apache.derby:derby:10.14.2.0",
     "org.apache.derby:derbytools:10.14.2.0",
 )
-# What the metastore asks for when it locks a table. It makes its other tables by itself, these never.
-_LOCKS = """
+# The tables that the metastore needs for locks. It creates its other tables automatically, but not these.
+_LOCK_TABLES = """
 CREATE TABLE NEXT_LOCK_ID (NL_NEXT bigint NOT NULL);
 INSERT INTO NEXT_LOCK_ID VALUES (1);
 CREATE TABLE HIVE_LOCKS (
@@ -47,7 +48,7 @@ _EXPRESSIONS = "org.apache.hadoop.hive.metastore.DefaultPartitionExpressionProxy
 
 @dataclass(frozen=True)
 class HiveMetastore:
-    """A running one."""
+    """A running metastore."""
 
     port: int
 
@@ -56,12 +57,17 @@ class HiveMetastore:
         return f"thrift://{HOST}:{self.port}"
 
 
+def hive_jars(version: str) -> Path:
+    """Return a folder with the jars of this version."""
+    return maven.jars(f"hive-metastore-{version}", (_SERVERS[version], *_DEPENDENCIES))
+
+
 def hive_metastore(version: str) -> Callable[[Path], AbstractContextManager[HiveMetastore]]:
-    """How to run this version."""
+    """Return a context manager that runs this version."""
 
     @contextmanager
     def run(folder: Path) -> Iterator[HiveMetastore]:
-        jars = maven.jars(f"hive-metastore-{version}", (_SERVERS[version], *_BESIDE))
+        jars = hive_jars(version)
         settings = {
             "javax.jdo.option.ConnectionURL": "jdbc:derby:metastore",
             "javax.jdo.option.ConnectionDriverName": "org.apache.derby.jdbc.EmbeddedDriver",
@@ -69,24 +75,25 @@ def hive_metastore(version: str) -> Callable[[Path], AbstractContextManager[Hive
             "metastore.schema.verification": "false",
             "metastore.warehouse.dir": (folder / "warehouse").as_uri(),
             "metastore.thrift.bind.host": HOST,
-            # Without Hive itself: what of it the defaults name is not there.
+            # The defaults name classes of Hive itself, which is not installed.
             "metastore.expression.proxy": _EXPRESSIONS,
             "metastore.task.threads.always": _TASKS,
             "metastore.task.threads.remote": _HOUSEKEEPER,
         }
-        said = "".join(
+        xml = "".join(
             f"<property><name>{name}</name><value>{value}</value></property>"
             for name, value in settings.items()
         )
-        (folder / "metastore-site.xml").write_text(f"<configuration>{said}</configuration>")
+        (folder / "metastore-site.xml").write_text(f"<configuration>{xml}</configuration>")
         derby = (f"-Dderby.system.home={folder}", "-Dderby.system.durability=test")
-        begin = (*java(17), *derby, "-cp", f"{folder}:{jars}/*")
-        _make_locks(
-            folder, [*begin, "-Dij.database=jdbc:derby:metastore;create=true", "org.apache.derby.tools.ij"]
+        java_command = (*java(17), *derby, "-cp", f"{folder}:{jars}/*")
+        _create_lock_tables(
+            folder,
+            [*java_command, "-Dij.database=jdbc:derby:metastore;create=true", "org.apache.derby.tools.ij"],
         )
         server = HiveMetastore(free_port())
         command = [
-            *begin,
+            *java_command,
             "-Xmx512m",
             "org.apache.hadoop.hive.metastore.HiveMetaStore",
             "-p",
@@ -98,13 +105,11 @@ def hive_metastore(version: str) -> Callable[[Path], AbstractContextManager[Hive
     return run
 
 
-def _make_locks(folder: Path, ij: list[str]) -> None:
+def _create_lock_tables(folder: Path, ij: list[str]) -> None:
     script = folder / "locks.sql"
-    script.write_text(_LOCKS)
+    script.write_text(_LOCK_TABLES)
     done = subprocess.run(
         [*ij, str(script)], cwd=folder, capture_output=True, text=True, timeout=60, check=False
     )
     if done.returncode or "ERROR" in done.stdout:
-        raise DidNotStart(
-            f"Derby did not take the tables of the locks: {done.stdout[-500:]}{done.stderr[-500:]}"
-        )
+        raise DidNotStart(f"Derby could not create the lock tables: {done.stdout[-500:]}{done.stderr[-500:]}")

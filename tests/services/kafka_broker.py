@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests import maven
+from tests.provision import maven
 from tests.services.processes import HOST, DidNotStart, free_port, java, listens, running
 
 VERSION = "4.1.0"
@@ -26,6 +26,11 @@ class Kafka:
         return f"{HOST}:{self.port}"
 
 
+def kafka_jars() -> Path:
+    """Return a folder with the broker's jars."""
+    return maven.jars(f"kafka-{VERSION}", [f"org.apache.kafka:kafka_2.13:{VERSION}"])
+
+
 @contextmanager
 def kafka(
     folder: Path,
@@ -33,11 +38,11 @@ def kafka(
     more: Mapping[str, str] | None = None,
     ports: tuple[int, int] | None = None,
 ) -> Iterator[Kafka]:
-    """A broker whose clients speak `protocol`; `more`: further properties of the broker.
+    """Run a broker whose clients use `protocol`; `more` are additional broker properties.
 
-    With the folder and the `ports` (its own, its controller's) of one that has ended it is that one again.
+    With the folder and the `ports` (broker, controller) of a stopped broker, that broker is restarted.
     """
-    jars = maven.jars(f"kafka-{VERSION}", [f"org.apache.kafka:kafka_2.13:{VERSION}"])
+    jars = kafka_jars()
     port, controller = ports or (free_port(), free_port())
     properties = {
         "process.roles": "broker,controller",

@@ -23,7 +23,7 @@ import click
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from icemirror.processes.process_identity import identify
-from icemirror.protocol.reads import EVERYTHING
+from icemirror.protocol.row_selection import ALL_ROWS
 from icemirror.protocol.rows import SlotState
 from icemirror.stores.sqlite import SqliteStore
 from tests.services.hinted_lake import HintedLake
@@ -70,8 +70,8 @@ class Serving:
 
     def _start(self, **environ: str) -> None:
         command = [sys.executable, str(ROOT / "tests" / "services" / "serve_process.py"), str(self._config)]
-        given = {**os.environ, "PYTHONPATH": str(ROOT), **environ}
-        self._process = subprocess.Popen(command, stdout=self._log, stderr=self._log, env=given)
+        process_environ = {**os.environ, "PYTHONPATH": str(ROOT), **environ}
+        self._process = subprocess.Popen(command, stdout=self._log, stderr=self._log, env=process_environ)
 
     async def kill(self, point: str) -> int:
         """Kill it now, and the next process at this crash point; return how often it died."""
@@ -99,21 +99,21 @@ class Serving:
             self._log.close()
 
 
-def message(name: str, at: int) -> tuple[bytes, list[tuple[str, bytes]]]:
+def message(name: str, number: int) -> tuple[bytes, list[tuple[str, bytes]]]:
     """An event of one of several catalogs, in structured or binary mode; sometimes one that cannot be parsed."""
     table = f"{name.split('.')[1]}_changelog"
-    if at % POISON_EVERY == POISON_EVERY - 1:
-        return b'{"poison":' + str(at).encode() + b"}", []
-    match at % 4:
+    if number % POISON_EVERY == POISON_EVERY - 1:
+        return b'{"poison":' + str(number).encode() + b"}", []
+    match number % 4:
         case 0:
-            told: Any = {
+            event: Any = {
                 "specversion": "1.0",
                 "type": "updateTable",
                 "tabular-id": "x",
                 "namespace": "raw",
                 "name": table,
             }
-            return json.dumps(told).encode(), [("content-type", b"application/cloudevents+json")]
+            return json.dumps(event).encode(), [("content-type", b"application/cloudevents+json")]
         case 1:
             headers = {
                 "specversion": "1.0",
@@ -124,29 +124,29 @@ def message(name: str, at: int) -> tuple[bytes, list[tuple[str, bytes]]]:
             }
             return b"null", [(f"ce_{key}", text.encode()) for key, text in headers.items()]
         case 2:
-            told = {"event_type": "AFTER_UPDATE_TABLE", "namespace": ["raw"], "table_name": table}
-            return json.dumps(told).encode(), []
+            event = {"event_type": "AFTER_UPDATE_TABLE", "namespace": ["raw"], "table_name": table}
+            return json.dumps(event).encode(), []
         case _:
-            told = {
+            event = {
                 "type": "CONTENT_STORED",
                 "contentKey": {"elements": ["raw", table]},
                 "content": {"type": "ICEBERG_TABLE"},
             }
-            return json.dumps(told).encode(), []
+            return json.dumps(event).encode(), []
 
 
-async def produce(servers: str, lake: HintedLake, events: int, seconds: float, chance: random.Random) -> None:
+async def produce(servers: str, lake: HintedLake, events: int, seconds: float, rng: random.Random) -> None:
     """Commit and send one event per commit, spread over this many seconds."""
     producer = AIOKafkaProducer(bootstrap_servers=servers)
     await producer.start()
     try:
-        for at in range(events):
-            name = chance.choice(lake.names)
-            if at % POISON_EVERY != POISON_EVERY - 1:
+        for number in range(events):
+            name = rng.choice(lake.names)
+            if number % POISON_EVERY != POISON_EVERY - 1:
                 lake.commit(name)
-            value, headers = message(name, at)
+            value, headers = message(name, number)
             await producer.send(TOPIC, value, headers=headers)
-            if at % EVENTS_AT_ONCE == EVENTS_AT_ONCE - 1:
+            if number % EVENTS_AT_ONCE == EVENTS_AT_ONCE - 1:
                 await producer.flush()
                 await asyncio.sleep(seconds * EVENTS_AT_ONCE / events)
     finally:
@@ -169,17 +169,17 @@ async def uncommitted(servers: str) -> int:
     consumer = AIOKafkaConsumer(bootstrap_servers=servers, group_id="icemirror", enable_auto_commit=False)
     await consumer.start()
     try:
-        partitions = [TopicPartition(TOPIC, one) for one in consumer.partitions_for_topic(TOPIC) or ()]
-        partitions = partitions or [TopicPartition(TOPIC, one) for one in range(4)]
+        partitions = [TopicPartition(TOPIC, number) for number in consumer.partitions_for_topic(TOPIC) or ()]
+        partitions = partitions or [TopicPartition(TOPIC, number) for number in range(4)]
         ends = await consumer.end_offsets(partitions)
-        return sum([ends[one] - (await consumer.committed(one) or 0) for one in partitions])
+        return sum([ends[partition] - (await consumer.committed(partition) or 0) for partition in partitions])
     finally:
         await consumer.stop()
 
 
 async def drive(servers: str, folder: Path, *, events: int, tables: int, kills: int, seed: int) -> Figures:
     """Produce, kill, wait until everything is merged, stop `serve`, and return the figures."""
-    lake, chance = HintedLake(folder, tables), random.Random(seed)
+    lake, rng = HintedLake(folder, tables), random.Random(seed)
     serving, began = Serving(lake.create(servers)), time.monotonic()
     try:
         producing = asyncio.create_task(
@@ -187,8 +187,8 @@ async def drive(servers: str, folder: Path, *, events: int, tables: int, kills: 
         )
         died = 0
         while died < kills:
-            await asyncio.sleep(chance.uniform(1.0, 4.0))
-            died += await serving.kill(chance.choice(POINTS))
+            await asyncio.sleep(rng.uniform(1.0, 4.0))
+            died += await serving.kill(rng.choice(POINTS))
         await producing
         # The batch with the last commits of all tables was read before the crash: no later event reports them.
         last = asyncio.create_task(_last_commits(servers, lake))
@@ -201,9 +201,9 @@ async def drive(servers: str, folder: Path, *, events: int, tables: int, kills: 
     finally:
         code = serving.end()
     _wait_for_workers(lake)
-    left = await uncommitted(servers)
+    uncommitted_records = await uncommitted(servers)
     with SqliteStore(folder / "state.db") as store:
-        rows, letters = store.load(EVERYTHING), store.letters()
+        rows, letters = store.load(ALL_ROWS), store.letters()
     return Figures(
         events=events,
         tables=tables,
@@ -212,7 +212,7 @@ async def drive(servers: str, folder: Path, *, events: int, tables: int, kills: 
         behind=len(lake.behind()),
         overlaps=len(lake.noted("overlaps")),
         letters=len(letters),
-        uncommitted=left,
+        uncommitted=uncommitted_records,
         exit_code=code,
         busy_slots=sum(slot.state is not SlotState.FREE for slot in rows.slots.values()),
         seconds=round(time.monotonic() - began, 1),
@@ -234,12 +234,12 @@ def _wait_for_workers(lake: HintedLake) -> None:
 def main(events: int, tables: int, kills: int, seed: int) -> None:
     """Print the figures of a full run."""
     with TemporaryDirectory() as broker, TemporaryDirectory() as lake, kafka(Path(broker)) as server:
-        found = asyncio.run(
+        figures = asyncio.run(
             drive(server.servers, Path(lake), events=events, tables=tables, kills=kills, seed=seed)
         )
-    print(found, f"{found.percent:.2f} % launches")
-    wrong = [name for name in ("behind", "overlaps", "uncommitted", "exit_code") if getattr(found, name)]
-    sys.exit(f"not as it should be: {wrong}" if wrong or found.percent > 3 else 0)
+    print(figures, f"{figures.percent:.2f} % launches")
+    wrong = [name for name in ("behind", "overlaps", "uncommitted", "exit_code") if getattr(figures, name)]
+    sys.exit(f"wrong figures: {wrong}" if wrong or figures.percent > 3 else 0)
 
 
 if __name__ == "__main__":

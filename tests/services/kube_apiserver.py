@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import ssl
-import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -20,12 +17,12 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from tests.cache import fetch_once
 from tests.processes.stores.fake_kubernetes import write_kubeconfig
-from tests.services.processes import HOST, Unavailable, answers, free_port, running
+from tests.provision.cache import fetch_once
+from tests.provision.go_programs import run_go
+from tests.services.processes import HOST, answers, free_port, running
 
 _VERSION, _ETCD_VERSION = "1.34.1", "v3.6.4"
-_BUILD_SECONDS = 2400
 _ADMIN = "admin-of-the-tests"
 _MAINS = {
     "kube-apiserver": """package main
@@ -54,7 +51,7 @@ func main() { etcdmain.Main(os.Args) }
 
 @dataclass(frozen=True)
 class KubeApiServer:
-    """A running one. Its administrator is the tests' own; accounts have what RBAC gives them."""
+    """A running API server. The tests act as its administrator; service accounts have the permissions of RBAC."""
 
     port: int
     certificate: Path
@@ -65,11 +62,11 @@ class KubeApiServer:
         return f"https://{HOST}:{self.port}"
 
     def kubeconfig(self, token: str = _ADMIN) -> Path:
-        """For `KUBECONFIG`: who shows this token."""
+        """Write a kubeconfig with this token."""
         return write_kubeconfig(self.folder, self.address, token, str(self.certificate))
 
     def call(self, method: str, path: str, body: object = None) -> Any:
-        """A request of the administrator's; what is there already stays."""
+        """Send a request as the administrator; an existing object is not an error."""
         request = urllib.request.Request(  # noqa: S310 (loopback)
             f"{self.address}{path}",
             method=method,
@@ -78,38 +75,38 @@ class KubeApiServer:
         )
         trust = ssl.create_default_context(cafile=str(self.certificate))
         try:
-            with urllib.request.urlopen(request, timeout=30, context=trust) as answer:  # noqa: S310
-                return json.load(answer)
+            with urllib.request.urlopen(request, timeout=30, context=trust) as response:  # noqa: S310
+                return json.load(response)
         except urllib.error.HTTPError as refusal:
             with refusal:
-                said = json.load(refusal)
-            if said.get("reason") == "AlreadyExists":
-                return said
-            raise AssertionError(said.get("message")) from refusal
+                status = json.load(refusal)
+            if status.get("reason") == "AlreadyExists":
+                return status
+            raise AssertionError(status.get("message")) from refusal
 
     def apply(self, manifest: Path) -> None:
-        """Makes the objects of a file."""
-        for made in yaml.safe_load_all(manifest.read_text()):
-            group = made["apiVersion"]
+        """Create the objects of a manifest."""
+        for document in yaml.safe_load_all(manifest.read_text()):
+            group = document["apiVersion"]
             root = f"/apis/{group}" if "/" in group else f"/api/{group}"
-            namespace = made["metadata"].get("namespace")
-            inside = f"/namespaces/{namespace}" if namespace else ""
-            self.call("POST", f"{root}{inside}/{made['kind'].lower()}s", made)
+            namespace = document["metadata"].get("namespace")
+            namespace_path = f"/namespaces/{namespace}" if namespace else ""
+            self.call("POST", f"{root}{namespace_path}/{document['kind'].lower()}s", document)
 
     def allows(self, service_account: str, namespace: str, verb: str, resource: str, group: str = "") -> bool:
-        """What RBAC says by now; it takes a moment to know of changes."""
-        asked = {"verb": verb, "resource": resource, "namespace": namespace, "group": group}
+        """Return whether RBAC allows this now; changes apply with a short delay."""
+        attributes = {"verb": verb, "resource": resource, "namespace": namespace, "group": group}
         user = f"system:serviceaccount:{namespace}:{service_account}"
         review = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SubjectAccessReview",
-            "spec": {"user": user, "resourceAttributes": asked},
+            "spec": {"user": user, "resourceAttributes": attributes},
         }
-        answer = self.call("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
-        return bool(answer["status"]["allowed"])
+        response = self.call("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+        return bool(response["status"]["allowed"])
 
     def token(self, namespace: str, service_account: str) -> str:
-        """A token of a service account, as a pod would get it."""
+        """Return a token of a service account, as a pod gets it."""
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{service_account}/token"
         request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
         return str(self.call("POST", path, request)["status"]["token"])
@@ -122,38 +119,24 @@ def _build(scratch: Path) -> Path:
         (module / name / "main.go").write_text(source)
     requires = f"require k8s.io/kubernetes v{_VERSION}\nrequire go.etcd.io/etcd/server/v3 {_ETCD_VERSION}\n"
     (module / "go.mod").write_text(f"module icemirror.tests/kubernetes\n\ngo 1.24.0\n\n{requires}")
-    # Kubernetes takes some of its modules from its own tree: whoever requires it must say which releases to take.
-    found = json.loads(_go(module, "mod", "download", "-json", f"k8s.io/kubernetes@v{_VERSION}"))
+    # Kubernetes replaces some modules with folders of its tree: a dependent must pin their releases.
+    found = json.loads(run_go(module, "mod", "download", "-json", f"k8s.io/kubernetes@v{_VERSION}"))
     staged = re.findall(r"(k8s\.io/\S+) => \./staging/", Path(found["GoMod"]).read_text())
     with (module / "go.mod").open("a") as file:
         file.writelines(f"replace {name} => {name} v0.{_VERSION[2:]}\n" for name in staged)
-    _go(module, "build", "-mod=mod", "-o", f"{programs}/", *(f"./{name}" for name in _MAINS))
+    run_go(module, "build", "-mod=mod", "-o", f"{programs}/", *(f"./{name}" for name in _MAINS))
     return programs
 
 
-def _go(module: Path, *arguments: str) -> str:
-    go = shutil.which("go")
-    if go is None:
-        raise Unavailable("Go is not installed, which builds it")
-    done = subprocess.run(
-        [go, *arguments],
-        cwd=module,
-        env={**os.environ, "GOTOOLCHAIN": "auto", "GOFLAGS": "-buildvcs=false"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=_BUILD_SECONDS,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise Unavailable(f"go {arguments[0]} failed: {done.stderr[-1000:]}")
-    return done.stdout
+def kubernetes_programs() -> Path:
+    """Return a folder with kube-apiserver and etcd."""
+    return fetch_once(f"servers/kubernetes-{_VERSION}", _build)
 
 
 @contextmanager
 def kube_apiserver(folder: Path) -> Iterator[KubeApiServer]:
-    """The server with RBAC, over an etcd that forgets all with it."""
-    programs = fetch_once(f"servers/kubernetes-{_VERSION}", _build)
+    """Run the server with RBAC and a temporary etcd."""
+    programs = kubernetes_programs()
     with _etcd(programs, folder) as etcd:
         port = free_port()
         certificates = folder / "certificates"
@@ -172,7 +155,7 @@ def kube_apiserver(folder: Path) -> Iterator[KubeApiServer]:
             "service-cluster-ip-range": "10.0.0.0/24",
             "authorization-mode": "RBAC",
             "token-auth-file": str(tokens),
-            "disable-admission-plugins": "ServiceAccount",  # there is no controller that makes the default one
+            "disable-admission-plugins": "ServiceAccount",  # no controller creates the default account
         }
         command = [
             str(programs / "kube-apiserver"),

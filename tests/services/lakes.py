@@ -1,4 +1,4 @@
-"""Catalogs and storage that a schedule is merged through: the configuration, and the mirrored world on it."""
+"""Catalogs and storage for merging a schedule: the configuration, and the mirrored world on it."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Properties = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Lake:
-    """Where changelog and mirror lie: PyIceberg's properties of one catalog, or of two.
+    """The location of changelog and mirror: PyIceberg properties of one catalog, or of two.
 
-    `writer` is how the changelog's writer and the oracle reach the same catalogs: past the faults, where there are any.
+    The changelog's writer and the oracle use `writer_mirror` and `writer_changelog`, which bypass fault proxies.
     """
 
     mirror: Properties
@@ -38,7 +38,7 @@ class Lake:
     namespace: str = field(default_factory=lambda: f"lab_{uuid4().hex[:12]}")
 
     def document(self, *, writer: bool = False) -> dict[str, object]:
-        """The configuration for one table."""
+        """Return the configuration of one table."""
         mirror = (self.writer_mirror if writer else None) or self.mirror
         changelog = (self.writer_changelog if writer else None) or self.changelog
         table = {"namespace": self.namespace, "changelog_table": "world_changelog", "mirror_table": "world"}
@@ -52,7 +52,7 @@ class Lake:
 
 
 def documented(title: str) -> dict[str, str]:
-    """Properties of the default catalog under a heading of docs/how-to/catalogs.md; tests override the server."""
+    """Return the catalog properties under a heading of docs/how-to/catalogs.md; tests override the server."""
     section = CATALOGS_PAGE.read_text().split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0]
     document = yaml.safe_load(section.split("```yaml\n", 1)[1].split("```", 1)[0])
     return {name: str(value) for name, value in document["iceberg"]["catalog"].items()}
@@ -61,7 +61,7 @@ def documented(title: str) -> dict[str, str]:
 def mirrored_world(
     folder: Path, lake: Lake, schedule: Schedule, engine: Engine | None = None
 ) -> MirroredWorld:
-    """The schedule's changelog in the lake, and the pipeline that mirrors it."""
+    """Return the schedule's changelog in the lake, with the pipeline that mirrors it."""
     path = folder / "icemirror.yaml"
     settings = load_settings(_write(path, lake.document()), os.environ)
     writing = Catalogs(load_settings(_write(folder / "writer.yaml", lake.document(writer=True)), os.environ))

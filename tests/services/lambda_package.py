@@ -67,13 +67,13 @@ def pack(folder: Path, endpoint: str) -> bytes:
 
 
 def write_trigger(package: zipfile.ZipFile) -> None:
-    """Add our packages and their dependencies as installed here."""
+    """Add our packages and their dependencies as installed in this environment."""
     for ours in ("icemirror", "trigger"):
         for file in (ROOT / ours).rglob("*"):
             if file.is_file() and "__pycache__" not in file.parts:
                 package.write(file, file.relative_to(ROOT))
     for name in closure("icemirror", "boto3") - {"icemirror"}:
         for listed in distribution(name).files or []:
-            place = Path(str(distribution(name).locate_file(listed)))
-            if place.is_file() and not str(listed).startswith("..") and listed.suffix != ".pyc":
-                package.write(place, str(listed))
+            path = Path(str(distribution(name).locate_file(listed)))
+            if path.is_file() and not str(listed).startswith("..") and listed.suffix != ".pyc":
+                package.write(path, str(listed))

@@ -1,28 +1,23 @@
-"""ministack: an emulator of AWS, as a process that forgets all at its end.
+"""ministack: an emulator of AWS, as a process with its state in memory.
 
-Installed beside the environment, as locked, by hash: it wants an older boto3 than ours.
+It is installed outside the environment, with locked hashes, because it requires an older boto3 than ours.
 """
 
 from __future__ import annotations
 
-import hashlib
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cache import fetch_once
-from tests.services.processes import HOST, Unavailable, answers, free_port, running
-
-_LOCK = Path(__file__).parents[2] / "requirements" / "ministack.txt"
-_INSTALL_SECONDS = 600
+from tests.provision import python_packages
+from tests.services.processes import HOST, answers, free_port, running
 
 
 @dataclass(frozen=True)
 class Ministack:
-    """A running one."""
+    """A running emulator."""
 
     port: int
 
@@ -33,12 +28,10 @@ class Ministack:
 
 @contextmanager
 def ministack(folder: Path) -> Iterator[Ministack]:
-    """The emulator; any credentials will do."""
-    digest = hashlib.sha256(_LOCK.read_bytes()).hexdigest()[:12]
-    packages = fetch_once(f"servers/ministack-{digest}", _install)
+    """Run the emulator; it accepts any credentials."""
     server = Ministack(free_port())
     environ = {
-        "PYTHONPATH": str(packages),
+        "PYTHONPATH": str(python_packages.ministack()),
         "GATEWAY_PORT": str(server.port),
         "BIND_HOST": HOST,
         "LOG_LEVEL": "WARNING",
@@ -47,18 +40,3 @@ def ministack(folder: Path) -> Iterator[Ministack]:
     health = f"{server.endpoint}/_ministack/health"
     with running(command, log, lambda: answers(health), cwd=folder, environ=environ):
         yield server
-
-
-def _install(scratch: Path) -> Path:
-    target = scratch / "site"
-    options = ["--require-hashes", "--no-deps", "--quiet", "--target", str(target), "-r", str(_LOCK)]
-    done = subprocess.run(
-        [sys.executable, "-m", "pip", "install", *options],
-        capture_output=True,
-        text=True,
-        timeout=_INSTALL_SECONDS,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise Unavailable(f"pip failed: {done.stderr[-1000:]}")
-    return target

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests import maven
+from tests.provision import maven
 from tests.services.processes import HOST, answers, free_port, java, running
 from tests.services.s3proxy import ACCESS_KEY, REGION, SECRET_KEY, S3Proxy
 
@@ -16,19 +16,19 @@ JAR = "org.projectnessie.nessie:nessie-quarkus:0.99.0:jar:runner"
 
 @dataclass(frozen=True)
 class Nessie:
-    """A running one."""
+    """A running Nessie."""
 
     port: int
 
     @property
     def uri(self) -> str:
-        """Address of the REST catalog."""
+        """Return the URI of the REST catalog."""
         return f"http://{HOST}:{self.port}/iceberg"
 
 
 @contextmanager
 def nessie(folder: Path, store: S3Proxy, warehouse: str) -> Iterator[Nessie]:
-    """Nessie with a warehouse on the store. It signs and vends nothing: clients bring their own keys."""
+    """Run Nessie with a warehouse on the store. It neither signs requests nor vends credentials."""
     server = Nessie(free_port())
     options = {
         "quarkus.http.host": HOST,

@@ -1,4 +1,4 @@
-"""Changes of columns by chance, of the kinds that a mirror follows."""
+"""Random column changes, of the kinds that a mirror supports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WIDER = {
     "character varying(40)": "text",
 }
 _NAMES = ("note", "Remark", "größe", "two words", "select", 'quo"te', "cdc", "c1", "c2", "c3")
-_NEW = (
+_NEW_TYPES = (
     "integer",
     "numeric(12,2)",
     "real",
@@ -28,34 +28,34 @@ _NEW = (
     "uuid",
     "json",
 )
-_FEWEST, _MOST = 5, 14
+_MIN_COLUMNS, _MAX_COLUMNS = 5, 14
 Run = Callable[[str, Sequence[str | None]], None]
 
 
-def change_columns(columns: Columns, chance: random.Random, run: Run) -> str:
-    """One statement; its name."""
-    others = [one for one in columns.columns if not one.key]
-    wider = [one for one in columns.columns if one.type in WIDER]
-    column = chance.choice(columns.columns)
-    match chance.choice(("add", "add", "drop", "rename", "rename", "widen", "widen", "comment", "describe")):
-        case "add" if len(others) < _MOST:
-            name = quoted(_free(columns, chance))
-            run(f"ALTER TABLE {TABLE} ADD {name} {chance.choice(_NEW)}", ())
+def change_columns(columns: Columns, rng: random.Random, run: Run) -> str:
+    """Run one random statement and return its name."""
+    non_keys = [column for column in columns.columns if not column.key]
+    widenable = [column for column in columns.columns if column.type in WIDER]
+    column = rng.choice(columns.columns)
+    match rng.choice(("add", "add", "drop", "rename", "rename", "widen", "widen", "comment", "describe")):
+        case "add" if len(non_keys) < _MAX_COLUMNS:
+            name = quoted(_unused_name(columns, rng))
+            run(f"ALTER TABLE {TABLE} ADD {name} {rng.choice(_NEW_TYPES)}", ())
             return "column added"
-        case "drop" if len(others) > _FEWEST:
-            run(f"ALTER TABLE {TABLE} DROP {quoted(chance.choice(others).name)}", ())
+        case "drop" if len(non_keys) > _MIN_COLUMNS:
+            run(f"ALTER TABLE {TABLE} DROP {quoted(rng.choice(non_keys).name)}", ())
             return "column dropped"
-        case "widen" if wider:
-            return _widen(chance.choice(wider), run)
+        case "widen" if widenable:
+            return _widen(rng.choice(widenable), run)
         case "comment":
-            about = f"{TABLE}.{quoted(column.name)}"
-            run(f"COMMENT ON COLUMN {about} IS %s", (chance.choice((None, "what it is", "größer")),))
+            qualified = f"{TABLE}.{quoted(column.name)}"
+            run(f"COMMENT ON COLUMN {qualified} IS %s", (rng.choice((None, "what it is", "größer")),))
             return "column commented"
         case "describe":
-            run(f"COMMENT ON TABLE {TABLE} IS %s", (chance.choice(("all of them", "die ganze Welt")),))
+            run(f"COMMENT ON TABLE {TABLE} IS %s", (rng.choice(("all of them", "die ganze Welt")),))
             return "table commented"
         case _:
-            new = quoted(_free(columns, chance))
+            new = quoted(_unused_name(columns, rng))
             run(f"ALTER TABLE {TABLE} RENAME {quoted(column.name)} TO {new}", ())
             return "column renamed"
 
@@ -65,5 +65,5 @@ def _widen(column: Column, run: Run) -> str:
     return "key widened" if column.key else "column widened"
 
 
-def _free(columns: Columns, chance: random.Random) -> str:
-    return chance.choice([name for name in _NAMES if name not in columns.names])
+def _unused_name(columns: Columns, rng: random.Random) -> str:
+    return rng.choice([name for name in _NAMES if name not in columns.names])

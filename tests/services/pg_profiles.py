@@ -1,4 +1,4 @@
-"""How Supabase ETL and Debezium tell changes of a PostgreSQL, as rows of a changelog."""
+"""The changelog formats of Supabase ETL and Debezium: the events that they write for changes in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -13,88 +13,89 @@ from tests.services.pg_source import Change, Columns
 from tests.services.pgoutput import UNCHANGED, Cell, Cells, Row
 
 PLACEHOLDER = "__debezium_unavailable_value"
-Order = Literal["lsn", "lsn and place", "sequence"]
+Order = Literal["lsn", "lsn and ordinal", "sequence"]
 
 
 @dataclass(frozen=True)
 class Event:
-    """A row of a changelog: the source's values by the numbers of their columns, the writer's own by their roles."""
+    """A row of a changelog: source values by column number, metadata values by role."""
 
     values: Mapping[int, Any]
-    own: Mapping[str, Any]
+    metadata: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class OwnColumn:
-    """A column of the writer; `beside`: the number of the source's column after which it is named."""
+class MetadataColumn:
+    """A column that the writer adds; `key_number` is the number of the key column after which it is named."""
 
     role: str
     name: str
     kind: IcebergType
     required: bool = False
-    beside: int | None = None
+    key_number: int | None = None
 
 
 class Profile(Protocol):
-    """How one writer does it."""
+    """The changelog format of one writer."""
 
     @property
     def options(self) -> str:
-        """Settings of the table."""
+        """Return the table settings for this format."""
 
     def type_of(self, kind: str) -> IcebergType:
-        """The type of a column."""
+        """Return the Iceberg type of a column."""
 
-    def own_columns(self, columns: Columns) -> list[OwnColumn]:
-        """The writer's columns, which come last."""
+    def metadata_columns(self, columns: Columns) -> list[MetadataColumn]:
+        """Return the metadata columns, which come last."""
 
-    def copied(self, values: Mapping[int, Any], at: int) -> Event:
-        """A row of the initial copy, made at an LSN."""
+    def copy_event(self, values: Mapping[int, Any], lsn: int) -> Event:
+        """Return the event of a row of the initial copy, made at an LSN."""
 
-    def told(self, columns: Columns, row: Row, change: Change) -> Iterator[Event]:
-        """What a change of a row becomes."""
+    def change_events(self, columns: Columns, row: Row, change: Change) -> Iterator[Event]:
+        """Return the events of a changed row."""
 
-    def truncated(self, change: Change) -> Event | None:
-        """What is said of a TRUNCATE; None: nothing, the changelog is made anew."""
+    def truncate_event(self, change: Change) -> Event | None:
+        """Return the event of a TRUNCATE; None if the writer recreates the changelog instead."""
 
 
 def _filled(row: Row) -> Cells:
-    """The row after the change. A large value that it does not tell is that of the row before, if that is told."""
+    """Return the row after the change. An omitted large value is taken from the old row, if that contains it."""
     new, old = row.new or {}, row.old or {}
     return {name: old.get(name, cell) if cell is UNCHANGED else cell for name, cell in new.items()}
 
 
 @dataclass(frozen=True)
 class SupabaseEtl:
-    """Of an update the new row, of a delete the old one, as far as it is told; all else is empty, or NULL.
+    """Supabase ETL: an update has the new row, a delete the old one; missing values are defaults, or NULL.
 
-    The order is the commit's LSN and the place in the transaction, in hexadecimal digits; zeros in the initial copy.
+    The sequence is the commit LSN and the ordinal in the transaction, in hexadecimal; zeros in the initial copy.
     """
 
     nulls: bool = False
     options: str = ""
 
     def type_of(self, kind: str) -> IcebergType:
-        return pg_types.of_supabase_etl(kind)
+        return pg_types.supabase_etl_type(kind)
 
-    def own_columns(self, columns: Columns) -> list[OwnColumn]:
+    def metadata_columns(self, columns: Columns) -> list[MetadataColumn]:
         return [
-            OwnColumn(role, _free(role, columns.names), StringType(), required=True)
+            MetadataColumn(role, _unused_name(role, columns.names), StringType(), required=True)
             for role in ("cdc_operation", "sequence_number")
         ]
 
-    def copied(self, values: Mapping[int, Any], at: int) -> Event:
+    def copy_event(self, values: Mapping[int, Any], lsn: int) -> Event:
         return _etl_event(values, "INSERT", 0, 0)
 
-    def told(self, columns: Columns, row: Row, change: Change) -> Iterator[Event]:
+    def change_events(self, columns: Columns, row: Row, change: Change) -> Iterator[Event]:
         operation = "DELETE" if row.new is None else "INSERT" if row.inserted else "UPDATE"
         cells = (row.old or {}) if row.new is None else _filled(row)
         values = {
-            one.number: self._value(cells.get(one.name, UNCHANGED), one.type) for one in columns.columns
+            column.number: self._value(cells.get(column.name, UNCHANGED), column.type)
+            for column in columns.columns
         }
         yield _etl_event(values, operation, change.commit_lsn, change.ordinal)
 
-    def truncated(self, change: Change) -> Event | None:
+    def truncate_event(self, change: Change) -> Event | None:
         return None
 
     def _value(self, cell: Cell, kind: str) -> Any:
@@ -107,24 +108,24 @@ def _etl_event(values: Mapping[int, Any], operation: str, commit_lsn: int, ordin
     return Event(values, {"cdc_operation": operation, "sequence_number": f"{commit_lsn:016x}/{ordinal:016x}"})
 
 
-def _free(name: str, taken: list[str]) -> str:
+def _unused_name(name: str, taken: list[str]) -> str:
     numbered = (f"{name}_{number}" for number in range(1, 99))
-    return next(one for one in (name, *numbered) if one not in taken)
+    return next(candidate for candidate in (name, *numbered) if candidate not in taken)
 
 
 @dataclass
 class Debezium:
-    """Flattened rows with the LSN of each change, and perhaps its place in the transaction, or `source.sequence`.
+    """Debezium: flattened rows with the LSN of each change, optionally with its ordinal, or with `source.sequence`.
 
-    Another key is a delete and an insert, or, with `before`, an update that names the key before.
+    A key change is a delete and an insert, or, with `before`, an update that contains the old key.
     """
 
     order: Order = "lsn"
     before: bool = False
-    tombstones: bool = False
+    null_records: bool = False
     _transaction: int = 0
     _last_commit: int | None = None
-    _place: int = 0
+    _ordinal: int = 0
 
     @property
     def options(self) -> str:
@@ -136,79 +137,91 @@ class Debezium:
         return "profile: debezium\nconnector: postgres"
 
     def type_of(self, kind: str) -> IcebergType:
-        return pg_types.of_debezium(kind)
+        return pg_types.debezium_type(kind)
 
-    def own_columns(self, columns: Columns) -> list[OwnColumn]:
+    def metadata_columns(self, columns: Columns) -> list[MetadataColumn]:
         keys = [
-            OwnColumn(
-                f"before {one.number}", f"__before_{one.name}", self.type_of(one.type), beside=one.number
+            MetadataColumn(
+                f"before {column.number}",
+                f"__before_{column.name}",
+                self.type_of(column.type),
+                key_number=column.number,
             )
-            for one in columns.keys
+            for column in columns.keys
             if self.before
         ]
         order = {
-            "lsn": [OwnColumn("lsn", "__source_lsn", LongType())],
-            "lsn and place": [
-                OwnColumn("lsn", "__source_lsn", LongType()),
-                OwnColumn("place", "__transaction_total_order", LongType()),
+            "lsn": [MetadataColumn("lsn", "__source_lsn", LongType())],
+            "lsn and ordinal": [
+                MetadataColumn("lsn", "__source_lsn", LongType()),
+                MetadataColumn("ordinal", "__transaction_total_order", LongType()),
             ],
-            "sequence": [OwnColumn("sequence", "__source_sequence", StringType())],
+            "sequence": [MetadataColumn("sequence", "__source_sequence", StringType())],
         }
-        texts = [OwnColumn(role, f"__{role}", StringType()) for role in ("op", "table", "deleted")]
+        texts = [MetadataColumn(role, f"__{role}", StringType()) for role in ("op", "table", "deleted")]
         return [*keys, *texts, *order[self.order]]
 
-    def copied(self, values: Mapping[int, Any], at: int) -> Event:
-        return Event(values, {"op": "r", "deleted": "false", "lsn": at, "sequence": f'[null,"{at}"]'})
+    def copy_event(self, values: Mapping[int, Any], lsn: int) -> Event:
+        return Event(values, {"op": "r", "deleted": "false", "lsn": lsn, "sequence": f'[null,"{lsn}"]'})
 
-    def told(self, columns: Columns, row: Row, change: Change) -> Iterator[Event]:
+    def change_events(self, columns: Columns, row: Row, change: Change) -> Iterator[Event]:
         if row.new is None:
             yield from self._deleted(columns, row.old or {}, change)
             return
         cells = _filled(row)
-        values = {one.number: self._value(cells[one.name], one.type) for one in columns.columns}
+        values = {column.number: self._value(cells[column.name], column.type) for column in columns.columns}
         if row.inserted:
             yield self._event(values, "c", change)
             return
-        old = {one.number: self._value((row.old or {}).get(one.name), one.type) for one in columns.keys}
-        moved = row.old is not None and any(values[number] != was for number, was in old.items())
+        old = {
+            column.number: self._value((row.old or {}).get(column.name), column.type)
+            for column in columns.keys
+        }
+        moved = row.old is not None and any(values[number] != old_value for number, old_value in old.items())
         if moved and not self.before:
             yield from self._deleted(columns, row.old or {}, change)
             yield self._event(values, "c", change)
             return
-        yield self._event(values, "u", change, {f"before {number}": was for number, was in old.items()})
+        yield self._event(
+            values, "u", change, {f"before {number}": old_value for number, old_value in old.items()}
+        )
 
-    def truncated(self, change: Change) -> Event | None:
+    def truncate_event(self, change: Change) -> Event | None:
         return self._event({}, "t", change)
 
     def _deleted(self, columns: Columns, cells: Cells, change: Change) -> Iterator[Event]:
         values = {
-            one.number: self._value(cells[one.name], one.type) for one in columns.columns if one.name in cells
+            column.number: self._value(cells[column.name], column.type)
+            for column in columns.columns
+            if column.name in cells
         }
-        keys = {one.number: values[one.number] for one in columns.keys}
-        yield self._event(values, "d", change, {f"before {number}": was for number, was in keys.items()})
-        if self.tombstones:
+        keys = {column.number: values[column.number] for column in columns.keys}
+        yield self._event(
+            values, "d", change, {f"before {number}": old_value for number, old_value in keys.items()}
+        )
+        if self.null_records:
             yield Event(keys, {})
 
     def _event(
         self, values: Mapping[int, Any], op: str, change: Change, before: Mapping[str, Any] | None = None
     ) -> Event:
         if change.commit_lsn != self._transaction:
-            self._last_commit, self._transaction, self._place = (
+            self._last_commit, self._transaction, self._ordinal = (
                 self._transaction or None,
                 change.commit_lsn,
                 0,
             )
-        self._place += 1
+        self._ordinal += 1
         last = "null" if self._last_commit is None else f'"{self._last_commit}"'
-        own = {
+        metadata = {
             "op": op,
             "table": "world",
             "deleted": "true" if op == "d" else "false",
             "lsn": change.lsn,
-            "place": self._place,
+            "ordinal": self._ordinal,
             "sequence": f'[{last},"{change.lsn}"]',
         }
-        return Event(values, {**own, **(before or {})})
+        return Event(values, {**metadata, **(before or {})})
 
     def _value(self, cell: Cell, kind: str) -> Any:
         if cell is UNCHANGED:
@@ -227,4 +240,4 @@ def _placeholder(kind: IcebergType) -> Any:
         case ListType():
             return list(PLACEHOLDER.encode())
         case _:
-            raise ValueError(f"nothing stands for a value of type {kind} that is not told")
+            raise ValueError(f"no placeholder for an omitted value of type {kind}")

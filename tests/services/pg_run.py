@@ -1,4 +1,4 @@
-"""A PostgreSQL, its changelog and its mirror by chance: `python -m tests.services.pg_run 0 200` runs 200 seeds."""
+"""Random runs of PostgreSQL, changelog and mirror: `python -m tests.services.pg_run 0 200` runs 200 seeds."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from pyiceberg.types import NestedField
 
 from icemirror.cli.demo.oracle.canonical import render_rows
 from icemirror.cli.demo.oracle.duckdb_oracle import connect_duckdb, quote
-from icemirror.cli.demo.oracle.judge import compare_table
 from icemirror.cli.demo.oracle.mirror_readers import MirrorReader, check_columns, read_by_pyiceberg
 from icemirror.cli.demo.oracle.source_table import SourceTable
+from icemirror.cli.demo.oracle.verifier import compare_table
 from icemirror.config_file.load import load_settings
 from spark_job.engine.engine import InProcessEngine, LazyEngine
 from spark_job.iceberg.catalogs import Catalogs
@@ -42,7 +42,7 @@ from tests.services.postgres import Postgres, postgres
 
 
 def _read_by_duckdb(mirror: Table, subject: SourceTable, _snapshot_id: int | None = None) -> pa.Table:
-    """All rows, by the one connection that there is: loading what reads Iceberg takes longer than reading."""
+    """Read all rows with a shared connection: loading the Iceberg extension takes longer than reading."""
     check_columns(mirror, subject)
     names = ", ".join(quote(name) for name in subject.columns.names)
     location = {"location": mirror.metadata_location}
@@ -58,8 +58,8 @@ READERS: Mapping[str, MirrorReader] = {"DuckDB": _read_by_duckdb, "PyIceberg": r
 
 
 @dataclass
-class Followed:
-    """A table of PostgreSQL, its changelog and its mirror."""
+class MirroredSource:
+    """A PostgreSQL table with its changelog and its mirror."""
 
     source: Source
     changelog: Changelog
@@ -71,28 +71,28 @@ class Followed:
         folder: Path,
         source: Source,
         profile: Profile,
-        chance: random.Random,
+        rng: random.Random,
         *,
         options: str = "",
         tail: str = "",
-    ) -> Followed:
-        """The initial copy is in the changelog, and changes since then are not."""
+    ) -> MirroredSource:
+        """Create a changelog with the initial copy of the source, without later changes."""
         settings = load_settings(write_config(folder, f"{profile.options}\n{options}", tail), os.environ)
         catalogs = Catalogs(settings)
-        changelog = Changelog(catalogs.get(None), profile, source, chance)
+        changelog = Changelog(catalogs.get(None), profile, source, rng)
         source.publish()
         changelog.copy()
         pipeline = Pipeline(settings, catalogs, LazyEngine(InProcessEngine), "test", key_check_rows=None)
         return cls(source, changelog, Lab(folder, settings, pipeline, changelog.table))
 
     def drain(self) -> None:
-        """Everything that PostgreSQL has told gets into the changelog."""
+        """Write all pending changes of PostgreSQL to the changelog."""
         self.changelog.write(self.source.changes())
 
     def check(self) -> int:
-        """The mirror has the columns and the rows of the source; how many."""
+        """The mirror has the columns and rows of the source. Return the number of rows."""
         self._check_columns()
-        subject, rows = self._told()
+        subject, rows = self._source_rows()
         keys, images = render_rows(rows, subject.key_columns), render_rows(rows, subject.columns)
         expected = dict(zip(keys, images, strict=True))
         for name, read in READERS.items():
@@ -103,85 +103,91 @@ class Followed:
     def _check_columns(self) -> None:
         columns, mirror = self.source.columns(), self.lab.mirror
         schema = mirror.schema()
-        found = [(one.name, one.doc or "") for one in schema.fields]
-        told = [(one.name, one.comment or "") for one in columns.columns]
+        found = [(field.name, field.doc or "") for field in schema.fields]
+        expected = [(column.name, column.comment or "") for column in columns.columns]
         # Columns that the source dropped come last, where the mirror keeps them.
-        kept = found[len(told) :] if self.lab.table.on_dropped_column == "keep" else []
-        assert found == told + kept
-        assert schema.identifier_field_names() == {one.name for one in columns.keys}
+        kept = found[len(expected) :] if self.lab.table.on_dropped_column == "keep" else []
+        assert found == expected + kept
+        assert schema.identifier_field_names() == {column.name for column in columns.keys}
         assert mirror.properties.get("comment", "") == (columns.comment or "")
 
-    def _told(self) -> tuple[SourceTable, pa.Table]:
-        """The rows as psycopg2 reads them, which knows nothing of logical decoding."""
+    def _source_rows(self) -> tuple[SourceTable, pa.Table]:
+        """Return the rows as psycopg2 reads them, which does not depend on logical decoding."""
         columns, type_of = self.source.columns().columns, self.changelog.profile.type_of
-        fields = [NestedField(at, one.name, type_of(one.type)) for at, one in enumerate(columns, 1)]
-        arrow = schema_to_pyarrow(Schema(*numbered(fields)), include_field_ids=False)
-        selected = ", ".join(pg_types.selected(one.name, one.type, type_of(one.type)) for one in columns)
-        psycopg2.extras.register_uuid(conn_or_curs=self.source.connection)
-        told = self.source.run(f"SELECT {selected} FROM {TABLE}")
-        rows = [
-            {one.name: pg_types.taken(value) for one, value in zip(columns, row, strict=True)} for row in told
+        fields = [
+            NestedField(field_id, column.name, type_of(column.type))
+            for field_id, column in enumerate(columns, 1)
         ]
-        subject = SourceTable(TABLE, arrow, tuple(one.name for one in columns if one.key))
+        arrow = schema_to_pyarrow(Schema(*numbered(fields)), include_field_ids=False)
+        selected = ", ".join(
+            pg_types.select_expression(column.name, column.type, type_of(column.type)) for column in columns
+        )
+        psycopg2.extras.register_uuid(conn_or_curs=self.source.connection)
+        result = self.source.run(f"SELECT {selected} FROM {TABLE}")
+        rows = [
+            {column.name: pg_types.to_arrow_value(value) for column, value in zip(columns, row, strict=True)}
+            for row in result
+        ]
+        subject = SourceTable(TABLE, arrow, tuple(column.name for column in columns if column.key))
         return subject, pa.Table.from_pylist(rows, schema=arrow)
 
 
-def _profile(seed: int, chance: random.Random) -> Profile:
-    """Each in its turn."""
+def _profile(seed: int, rng: random.Random) -> Profile:
+    """Return a random profile; the seeds rotate through all of them."""
     if seed % 2 == 0:
-        return SupabaseEtl(nulls=chance.random() < 0.5)
-    orders: tuple[Order, ...] = ("lsn", "lsn and place", "sequence")
-    order = chance.choice(orders)
-    return Debezium(order, before=seed % 4 == 1, tombstones=chance.random() < 0.5)
+        return SupabaseEtl(nulls=rng.random() < 0.5)
+    orders: tuple[Order, ...] = ("lsn", "lsn and ordinal", "sequence")
+    order = rng.choice(orders)
+    return Debezium(order, before=seed % 4 == 1, null_records=rng.random() < 0.5)
 
 
-def _tells_whole_rows(seed: int) -> bool:
-    """Whether the replica identity is the row, or the key alone; every profile has both."""
+def _full_replica_identity(seed: int) -> bool:
+    """Return whether the replica identity is FULL or the key; every profile runs with both."""
     return seed % 8 in (2, 4, 5, 7)
 
 
 def run_seed(server: Postgres, folder: Path, seed: int, steps: int = 8) -> Counter[str]:
-    """Merges now and then, and holds the mirror against the source each time; what was done."""
-    chance = random.Random(seed)
-    profile, whole_rows = _profile(seed, chance), _tells_whole_rows(seed)
-    etl = isinstance(profile, SupabaseEtl)
-    # Supabase ETL has nothing for large values that are not told, nor for keys that change.
-    moves = () if etl else (move_only,) if whole_rows else (move,)
-    dropped, version = chance.choice(("keep", "drop")), chance.choice((2, 2, 2, 3))
+    """Run a workload with merges, compare mirror and source after each, and count the operations."""
+    rng = random.Random(seed)
+    profile, full_identity = _profile(seed, rng), _full_replica_identity(seed)
+    is_etl = isinstance(profile, SupabaseEtl)
+    # Supabase ETL does not support omitted large values or key changes.
+    moves = () if is_etl else (move_only,) if full_identity else (move,)
+    dropped, version = rng.choice(("keep", "drop")), rng.choice((2, 2, 2, 3))
     options = f"on_dropped_column: {dropped}\nformat_version: {version}"
-    tail = chance.choice(("", "batch_size: 15\n"))
-    with source(server) as opened:
-        workload = Workload(opened, chance, moves, large_values=whole_rows or not etl)
+    tail = rng.choice(("", "batch_size: 15\n"))
+    with source(server) as database:
+        workload = Workload(database, rng, moves, large_values=full_identity or not is_etl)
         workload.create()
-        if whole_rows:
-            opened.run(f"ALTER TABLE {TABLE} REPLICA IDENTITY FULL")
-        followed = Followed.make(folder, opened, profile, chance, options=options, tail=tail)
+        if full_identity:
+            database.run(f"ALTER TABLE {TABLE} REPLICA IDENTITY FULL")
+        mirrored = MirroredSource.make(folder, database, profile, rng, options=options, tail=tail)
         done = workload.done
         for step in range(steps):
-            truncates = etl and chance.random() < 0.1
+            truncates = is_etl and rng.random() < 0.1
             if truncates:
-                # A changelog that is made anew knows columns by name only, so no name of the key may change meanwhile.
-                followed.lab.merge()
-                opened.run(f"TRUNCATE {TABLE}")
+                # A recreated changelog matches columns by name only, so key columns must not be renamed in between.
+                mirrored.lab.merge()
+                database.run(f"TRUNCATE {TABLE}")
                 done["truncated"] += 1
-            workload.step(chance.randint(1, 8), ddl=not truncates)
-            if not etl and chance.random() < 0.3:
-                opened.run(f"TRUNCATE {TABLE}")
+            workload.step(rng.randint(1, 8), ddl=not truncates)
+            if not is_etl and rng.random() < 0.3:
+                database.run(f"TRUNCATE {TABLE}")
                 done["truncated"] += 1
-                workload.step(chance.randint(0, 4), ddl=True)
-            followed.drain()
-            if truncates or step == steps - 1 or chance.random() < 0.7:
-                followed.lab.merge()
-                done["rows compared"] += followed.check()
+                workload.step(rng.randint(0, 4), ddl=True)
+            mirrored.drain()
+            if truncates or step == steps - 1 or rng.random() < 0.7:
+                mirrored.lab.merge()
+                done["rows compared"] += mirrored.check()
                 done["merges compared"] += 1
-        assert_sound(followed.lab)
-        rebuild(followed.lab)
-        followed.check()
-    return done + followed.changelog.done
+        assert_sound(mirrored.lab)
+        rebuild(mirrored.lab)
+        mirrored.check()
+    return done + mirrored.changelog.done
 
 
 def main(first: int, count: int) -> int:
-    """Runs seeds; how many failed."""
+    """Run seeds and return the number of failures."""
     done: Counter[str] = Counter()
     failed = []
     with tempfile.TemporaryDirectory(prefix="icemirror-pg-") as folder:
@@ -192,7 +198,7 @@ def main(first: int, count: int) -> int:
                 (scratch := Path(folder, str(seed))).mkdir()
                 try:
                     done += run_seed(server, scratch, seed)
-                    print(f"seed {seed} holds", flush=True)
+                    print(f"seed {seed} passed", flush=True)
                 except Exception:
                     traceback.print_exc()
                     failed.append(seed)

@@ -1,4 +1,4 @@
-"""A table of a real PostgreSQL as the source of a changelog: SQL goes in, transactions come out by logical decoding."""
+"""A PostgreSQL table as the source of a changelog: runs SQL, and reads transactions through logical decoding."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ SELECT json_build_object(
     WHERE attrelid = '{TABLE}'::regclass AND attnum > 0 AND NOT attisdropped))::text
 """
 
-# pgoutput tells names only, by which a renamed column is a new one. Columns have numbers in PostgreSQL, and a trigger
-# tells them in the stream, at their place in it, as writers do that follow DDL.
-_TELL_COLUMNS = f"""
-CREATE FUNCTION tell_columns() RETURNS event_trigger LANGUAGE plpgsql AS $$
+# pgoutput contains column names only, so a renamed column looks like a new one. An event trigger emits the column
+# numbers into the stream after each DDL statement, as writers with DDL support do.
+_EMIT_COLUMNS = f"""
+CREATE FUNCTION emit_columns() RETURNS event_trigger LANGUAGE plpgsql AS $$
 BEGIN PERFORM pg_logical_emit_message(true, '{_PREFIX}', ({COLUMNS})); END $$;
-CREATE EVENT TRIGGER tell_columns ON ddl_command_end WHEN TAG IN ('ALTER TABLE', 'COMMENT')
-  EXECUTE FUNCTION tell_columns();
+CREATE EVENT TRIGGER emit_columns ON ddl_command_end WHEN TAG IN ('ALTER TABLE', 'COMMENT')
+  EXECUTE FUNCTION emit_columns();
 """
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the source; its number stays when its name changes, and is never given again."""
+    """A column of the source. Its number survives a rename and is never reused."""
 
     number: int
     name: str
@@ -56,37 +56,37 @@ class Column:
 
 @dataclass(frozen=True)
 class Columns:
-    """All that the source says of its table."""
+    """The columns and the comment of the source table."""
 
     columns: tuple[Column, ...]
     comment: str | None
 
     @classmethod
-    def of(cls, told: str) -> Columns:
-        parsed = json.loads(told)
-        return cls(tuple(Column(**one) for one in parsed["columns"]), parsed["comment"])
+    def parse(cls, text: str) -> Columns:
+        parsed = json.loads(text)
+        return cls(tuple(Column(**column) for column in parsed["columns"]), parsed["comment"])
 
     @property
     def names(self) -> list[str]:
-        return [one.name for one in self.columns]
+        return [column.name for column in self.columns]
 
     @property
     def keys(self) -> list[Column]:
-        return [one for one in self.columns if one.key]
+        return [column for column in self.columns if column.key]
 
 
 @dataclass(frozen=True)
 class Change:
-    """A change of a row, all rows or the columns: where it was logged, and where its transaction was committed."""
+    """A change of a row, of all rows or of the columns, with its LSN and the LSN of its commit."""
 
-    told: Row | Truncate | Columns
+    content: Row | Truncate | Columns
     lsn: int
     commit_lsn: int
     ordinal: int  # in its transaction
 
 
 class Source:
-    """A database, and a slot of its name. Whoever made the table calls `publish`, and gets the `changes` after that."""
+    """A database with a replication slot of the same name. After `publish`, `changes` returns the later changes."""
 
     def __init__(self, server: Postgres, database: str) -> None:
         self.server, self.database = server, database
@@ -96,32 +96,32 @@ class Source:
         self.copied_at = 0
 
     def connect(self, **settings: str) -> Any:
-        """Another connection to the same database."""
+        """Return a new connection to the database."""
         return self.server.connect(self.database, lock_timeout="5s", **settings)
 
     def run(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """One statement in a transaction of its own."""
+        """Run one statement in a separate transaction."""
         with self.connection.cursor() as cursor:
             cursor.execute(sql, values)
             return cursor.fetchall() if cursor.description else []
 
     def publish(self) -> None:
-        """From now on changes are kept until somebody takes them; the first time only."""
+        """Create the publication and the slot, which retains changes from now on; only the first call has an effect."""
         if self.copied_at:
             return
         self.run(f"CREATE PUBLICATION {_PUBLICATION} FOR TABLE {TABLE}")
-        self.run(_TELL_COLUMNS)
-        ((at,),) = self.run(
+        self.run(_EMIT_COLUMNS)
+        ((lsn,),) = self.run(
             "SELECT lsn FROM pg_create_logical_replication_slot(%s, 'pgoutput')", (self.database,)
         )
-        self.copied_at = _lsn(at)
+        self.copied_at = _lsn(lsn)
 
     def columns(self) -> Columns:
-        """As they are now."""
-        return Columns.of(self.run(COLUMNS)[0][0])
+        """Return the current columns."""
+        return Columns.parse(self.run(COLUMNS)[0][0])
 
     def changes(self) -> Iterator[Change]:
-        """What was committed since the last time, transaction by transaction."""
+        """Return the changes since the previous call, in commit order."""
         messages = self.run(
             "SELECT lsn, xid::text::bigint, data FROM pg_logical_slot_get_binary_changes(%s, NULL, NULL, "
             "'proto_version', '1', 'publication_names', %s, 'messages', 'true')",
@@ -139,40 +139,41 @@ class Source:
                     pass
                 case Message(prefix, content):
                     assert prefix == _PREFIX
-                    yield Change(Columns.of(content), _lsn(lsn), begun.commit_lsn, ordinal)
-                case told:
-                    yield Change(told, _lsn(lsn), begun.commit_lsn, ordinal)
+                    yield Change(Columns.parse(content), _lsn(lsn), begun.commit_lsn, ordinal)
+                case change:
+                    yield Change(change, _lsn(lsn), begun.commit_lsn, ordinal)
                     ordinal += 1
 
     def copy(self, columns: Columns) -> Iterator[list[str | None]]:
-        """All rows, as COPY tells them."""
-        names, told = ", ".join(quoted(name) for name in columns.names), io.BytesIO()
+        """Return all rows in the text format of COPY."""
+        names, output = ", ".join(quoted(name) for name in columns.names), io.BytesIO()
         with self.connection.cursor() as cursor:
-            cursor.copy_expert(f"COPY {TABLE} ({names}) TO STDOUT", told)
-        for line in told.getvalue().decode().split("\n")[:-1]:
+            cursor.copy_expert(f"COPY {TABLE} ({names}) TO STDOUT", output)
+        for line in output.getvalue().decode().split("\n")[:-1]:
             yield [None if cell == "\\N" else _unescaped(cell) for cell in line.split("\t")]
 
-    def skip_to_another_digit(self) -> None:
-        """Until an LSN has one digit more than before, as a decimal number."""
-        digits = len(str(self._now()))
-        while len(str(self._now())) == digits:
+    def advance_lsn_to_more_digits(self) -> None:
+        """Advance the log until its LSN has one decimal digit more."""
+        digits = len(str(self._current_lsn()))
+        while len(str(self._current_lsn())) == digits:
             self.run("SELECT pg_switch_wal()")
-            self.run("SELECT pg_create_restore_point('the next file of the log')")
+            self.run("SELECT pg_create_restore_point('next WAL file')")
 
-    def _now(self) -> int:
+    def _current_lsn(self) -> int:
         return _lsn(self.run("SELECT pg_current_wal_lsn()")[0][0])
 
     def close(self) -> None:
-        """Lets go of the log that nobody takes any more."""
-        own = (self.database,)
+        """Drop the replication slot, which releases the log."""
+        database = (self.database,)
         self.run(
-            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = %s", own
+            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = %s",
+            database,
         )
         self.connection.close()
 
 
 def _unescaped(cell: str) -> str:
-    return re.sub(r"\\(.)", lambda one: _ESCAPED.get(one[1], one[1]), cell)
+    return re.sub(r"\\(.)", lambda match: _ESCAPED.get(match[1], match[1]), cell)
 
 
 def _lsn(text: str) -> int:
@@ -182,7 +183,7 @@ def _lsn(text: str) -> int:
 
 @contextmanager
 def source(server: Postgres) -> Iterator[Source]:
-    """An empty database until the block ends."""
+    """Create an empty database and drop it at the end of the block."""
     database = f"source_{uuid4().hex[:12]}"
     administration = server.connect()
     administration.set_isolation_level(ISOLATION_LEVEL_AUTOCOMMIT)

@@ -1,4 +1,4 @@
-"""Types of PostgreSQL: what writers of changelogs make of them, and their values as text and as Arrow takes them."""
+"""PostgreSQL types: their Iceberg types by changelog writer, and conversion of values from text to Arrow."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-_ALIKE: Mapping[str, IcebergType] = {
+_SAME_TYPE: Mapping[str, IcebergType] = {
     "boolean": BooleanType(),
     "smallint": IntegerType(),
     "integer": IntegerType(),
@@ -45,26 +45,26 @@ _NUMERIC = re.compile(r"numeric\((\d+),(\d+)\)")
 _ELEMENT = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,{}]+)')
 
 
-def of_supabase_etl(kind: str) -> IcebergType:
-    """The type of a column in a changelog of Supabase ETL; what has no counterpart is text."""
+def supabase_etl_type(kind: str) -> IcebergType:
+    """Return the Iceberg type of a column in Supabase ETL; types without a counterpart are strings."""
     if kind.endswith("[]"):
-        return ListType(-1, of_supabase_etl(kind[:-2]), element_required=False)
-    return _ALIKE.get(kind, StringType())
+        return ListType(-1, supabase_etl_type(kind[:-2]), element_required=False)
+    return _SAME_TYPE.get(kind, StringType())
 
 
-def of_debezium(kind: str) -> IcebergType:
-    """The type that sinks of Debezium give to a column: numbers with digits after the point are exact, uuids text."""
+def debezium_type(kind: str) -> IcebergType:
+    """Return the Iceberg type of a column in Debezium sinks: decimals are exact, UUIDs are strings."""
     if kind.endswith("[]"):
-        return ListType(-1, of_debezium(kind[:-2]), element_required=False)
+        return ListType(-1, debezium_type(kind[:-2]), element_required=False)
     if digits := _NUMERIC.fullmatch(kind):
         return DecimalType(int(digits[1]), int(digits[2]))
-    return StringType() if kind == "uuid" else of_supabase_etl(kind)
+    return StringType() if kind == "uuid" else supabase_etl_type(kind)
 
 
 def parse(text: str, kind: IcebergType) -> Any:
-    """A value as Arrow takes it, from PostgreSQL's text."""
+    """Convert PostgreSQL's text to a value for Arrow."""
     if isinstance(kind, ListType):
-        return [None if one is None else parse(one, kind.element_type) for one in _elements(text)]
+        return [None if element is None else parse(element, kind.element_type) for element in _elements(text)]
     return _PARSE[type(kind)](text)
 
 
@@ -86,20 +86,20 @@ _PARSE: Mapping[type[IcebergType], Callable[[str], Any]] = {
 
 
 def _elements(text: str) -> list[str | None]:
-    """The elements of an array of one dimension: `{1,NULL,"a \\"b\\""}`."""
+    """Split an array of one dimension: `{1,NULL,"a \\"b\\""}`."""
     found = _ELEMENT.finditer(text[1:-1])
     return [
-        re.sub(r"\\(.)", r"\1", one[1], flags=re.DOTALL)
-        if one[2] is None
+        re.sub(r"\\(.)", r"\1", match[1], flags=re.DOTALL)
+        if match[2] is None
         else None
-        if one[2] == "NULL"
-        else one[2]
-        for one in found
+        if match[2] == "NULL"
+        else match[2]
+        for match in found
     ]
 
 
 def default(kind: IcebergType) -> Any:
-    """What Supabase ETL writes for a value that it was not told."""
+    """Return the value that Supabase ETL writes for an omitted value."""
     return [] if isinstance(kind, ListType) else parse(_DEFAULT.get(type(kind), "0"), kind)
 
 
@@ -116,18 +116,18 @@ _DEFAULT: Mapping[type[IcebergType], str] = {
 
 
 def quoted(name: str) -> str:
-    """A name in SQL."""
+    """Quote an identifier for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
-def selected(name: str, kind: str, iceberg: IcebergType) -> str:
-    """The column in a SELECT, so that what psycopg2 makes of it is what the changelog's type holds."""
+def select_expression(name: str, kind: str, iceberg: IcebergType) -> str:
+    """Return the SELECT expression of a column, so that psycopg2 returns a value of the changelog's type."""
     as_text = isinstance(iceberg, StringType) and not kind.startswith(("character", "text"))
     return f"{quoted(name)}::text" if as_text else quoted(name)
 
 
-def taken(value: Any) -> Any:
-    """A value that psycopg2 read, as Arrow takes it."""
+def to_arrow_value(value: Any) -> Any:
+    """Convert a value from psycopg2 for Arrow."""
     match value:
         case memoryview():
             return bytes(value)

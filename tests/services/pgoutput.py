@@ -1,4 +1,4 @@
-"""What PostgreSQL's own plugin for logical decoding says, message by message (protocol version 1).
+"""Decoder for the messages of pgoutput, PostgreSQL's logical decoding plugin (protocol version 1).
 
 row:  count int16, then for each column:  n (NULL) | u (TOAST that did not change) | t, length int32, text
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class Unchanged(Enum):
-    """Stands where a large value was left alone, and is not told."""
+    """Marks an unchanged large value, which the message omits."""
 
     UNCHANGED = "unchanged"
 
@@ -25,7 +25,7 @@ Cells = Mapping[str, Cell]
 
 @dataclass(frozen=True)
 class Begin:
-    """A transaction, and where it was committed."""
+    """The start of a transaction, with the LSN of its commit."""
 
     commit_lsn: int
     xid: int
@@ -33,14 +33,14 @@ class Begin:
 
 @dataclass(frozen=True)
 class Commit:
-    """Its end."""
+    """The end of a transaction."""
 
     commit_lsn: int
 
 
 @dataclass(frozen=True)
 class Relation:
-    """The columns of a table, as the messages after this one have them; `keys`: those of its replica identity."""
+    """The columns of a table in the following messages; `keys` are the columns of its replica identity."""
 
     columns: tuple[str, ...]
     keys: tuple[str, ...]
@@ -48,9 +48,9 @@ class Relation:
 
 @dataclass(frozen=True)
 class Row:
-    """A row after a change (None: deleted), and what the replica identity tells of it before: all of it, or the key.
+    """A row after a change (None: deleted), and its replica identity before: the full row, or the key.
 
-    An update tells the key only where it changed.
+    An update contains the old key only if it changed.
     """
 
     new: Cells | None
@@ -60,90 +60,90 @@ class Row:
 
 @dataclass(frozen=True)
 class Truncate:
-    """All rows are gone."""
+    """A TRUNCATE of the table."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """What somebody said by pg_logical_emit_message."""
+    """A message of pg_logical_emit_message."""
 
     prefix: str
     content: str
 
 
-Told = Begin | Commit | Relation | Row | Truncate | Message
+Decoded = Begin | Commit | Relation | Row | Truncate | Message
 
 
 class Decoder:
-    """Remembers the tables that it was told of."""
+    """Decodes messages; keeps the relations that it received."""
 
     def __init__(self) -> None:
         self._relations: dict[int, Relation] = {}
 
-    def decode(self, data: bytes) -> Told | None:
-        """One message; None: it tells of a type."""
-        read = _Reader(data)
-        match read.letter():
+    def decode(self, data: bytes) -> Decoded | None:
+        """Decode one message; return None for a type message."""
+        reader = _Reader(data)
+        match reader.char():
             case "B":
-                commit_lsn, _at, xid = read.numbers("qqi")
+                commit_lsn, _at, xid = reader.numbers("qqi")
                 return Begin(commit_lsn, xid)
             case "C":
-                _flags, commit_lsn, _end, _at = read.numbers("bqqq")
+                _flags, commit_lsn, _end, _at = reader.numbers("bqqq")
                 return Commit(commit_lsn)
             case "R":
-                return self._relation(read)
+                return self._relation(reader)
             case "I":
-                relation = self._known(read)
-                read.letter()
-                return Row(read.cells(relation), None, inserted=True)
+                relation = self._known(reader)
+                reader.char()
+                return Row(reader.cells(relation), None, inserted=True)
             case "U":
-                return self._update(read)
+                return self._update(reader)
             case "D":
-                relation = self._known(read)
-                return Row(None, _old(read, relation, read.letter()))
+                relation = self._known(reader)
+                return Row(None, _old(reader, relation, reader.char()))
             case "T":
                 return Truncate()
             case "M":
-                read.numbers("bq")
-                prefix = read.text()
-                return Message(prefix, read.raw(read.number("i")).decode())
+                reader.numbers("bq")
+                prefix = reader.text()
+                return Message(prefix, reader.raw(reader.number("i")).decode())
             case "Y":
                 return None
-            case letter:
-                raise ValueError(f"a message of kind {letter!r}")
+            case char:
+                raise ValueError(f"a message of kind {char!r}")
 
-    def _relation(self, read: _Reader) -> Relation:
-        oid = read.number("i")
-        read.text()
-        read.text()
-        read.letter()
+    def _relation(self, reader: _Reader) -> Relation:
+        oid = reader.number("i")
+        reader.text()
+        reader.text()
+        reader.char()
         columns, keys = [], []
-        for _ in range(read.number("h")):
-            is_key = read.number("b") == 1
-            columns.append(read.text())
+        for _ in range(reader.number("h")):
+            is_key = reader.number("b") == 1
+            columns.append(reader.text())
             keys += [columns[-1]] if is_key else []
-            read.numbers("ii")
+            reader.numbers("ii")
         self._relations[oid] = Relation(tuple(columns), tuple(keys))
         return self._relations[oid]
 
-    def _known(self, read: _Reader) -> Relation:
-        return self._relations[read.number("i")]
+    def _known(self, reader: _Reader) -> Relation:
+        return self._relations[reader.number("i")]
 
-    def _update(self, read: _Reader) -> Row:
-        relation, old = self._known(read), None
-        if (letter := read.letter()) != "N":
-            old = _old(read, relation, letter)
-            read.letter()
-        return Row(read.cells(relation), old)
+    def _update(self, reader: _Reader) -> Row:
+        relation, old = self._known(reader), None
+        if (char := reader.char()) != "N":
+            old = _old(reader, relation, char)
+            reader.char()
+        return Row(reader.cells(relation), old)
 
 
-def _old(read: _Reader, relation: Relation, letter: str) -> Cells:
-    cells = read.cells(relation)
-    return cells if letter == "O" else {name: cells[name] for name in relation.keys}
+def _old(reader: _Reader, relation: Relation, char: str) -> Cells:
+    cells = reader.cells(relation)
+    return cells if char == "O" else {name: cells[name] for name in relation.keys}
 
 
 class _Reader:
-    """Takes a message apart from its beginning."""
+    """Reads the fields of a message in order."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
@@ -152,7 +152,7 @@ class _Reader:
         self._at += length
         return self._data[self._at - length : self._at]
 
-    def letter(self) -> str:
+    def char(self) -> str:
         return self.raw(1).decode()
 
     def numbers(self, layout: str) -> tuple[Any, ...]:
@@ -174,12 +174,12 @@ class _Reader:
         return {name: self._cell() for name in relation.columns}
 
     def _cell(self) -> Cell:
-        match self.letter():
+        match self.char():
             case "n":
                 return None
             case "u":
                 return UNCHANGED
             case "t":
                 return self.raw(self.number("i")).decode()
-            case letter:
-                raise ValueError(f"a value of kind {letter!r}")
+            case char:
+                raise ValueError(f"a value of kind {char!r}")

@@ -1,4 +1,4 @@
-"""PostgreSQL: the machine's own, or the embeddable one that Maven has. No root needed, and none allowed."""
+"""PostgreSQL: the embeddable build from Maven, or an installed one. It runs without root."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests import maven
-from tests.cache import fetch_once
-from tests.services.processes import HOST, DidNotStart, Unavailable, free_port, running
+from tests.provision import maven
+from tests.provision.cache import Unavailable, fetch_once
+from tests.services.processes import HOST, DidNotStart, free_port, running
 
 _VERSION = "16.6.0"
 _USER, _DATABASE = "icemirror", "postgres"
@@ -28,17 +28,17 @@ _NOBODY = "nobody"
 
 @dataclass(frozen=True)
 class Postgres:
-    """A running one."""
+    """A running PostgreSQL server."""
 
     port: int
 
     @property
     def uri(self) -> str:
-        """As SQLAlchemy takes it."""
+        """Return the URI for SQLAlchemy."""
         return f"postgresql+psycopg2://{_USER}@{HOST}:{self.port}/{_DATABASE}"
 
     def connect(self, database: str = _DATABASE, **settings: str) -> Any:
-        """A connection of psycopg2, which ships no types."""
+        """Return a psycopg2 connection; psycopg2 ships no types."""
         import psycopg2
 
         options = " ".join(f"-c{name}={value}" for name, value in settings.items())
@@ -46,16 +46,20 @@ class Postgres:
 
 
 def binaries() -> Path:
-    """A folder with initdb and postgres."""
+    """Return the folder with initdb and postgres."""
     try:
         return _embedded() / "bin"
-    except (maven.Unavailable, Unavailable) as error:
-        installed = sorted(Path("/").glob("usr/lib/postgresql/*/bin"), key=lambda one: int(one.parent.name))
+    except Unavailable as error:
+        installed = sorted(
+            Path("/").glob("usr/lib/postgresql/*/bin"), key=lambda folder: int(folder.parent.name)
+        )
         on_path = shutil.which("initdb")
-        found = installed[-1] if installed else Path(on_path).parent if on_path else None
-        if found is None:
-            raise Unavailable(f"neither installed, nor from Maven: {error}") from error
-        return found
+        folder = installed[-1] if installed else Path(on_path).parent if on_path else None
+        if folder is None:
+            raise Unavailable(
+                f"PostgreSQL is not installed, and not available from Maven: {error}"
+            ) from error
+        return folder
 
 
 def _embedded() -> Path:
@@ -80,40 +84,40 @@ def _embedded() -> Path:
 
 @contextmanager
 def postgres(folder: Path) -> Iterator[Postgres]:
-    """A cluster of its own, reached over loopback without a password."""
+    """Run a separate cluster on localhost, without a password."""
     server = Postgres(free_port())
     with _home(folder) as (home, prefix):
         programs = _reachable(binaries(), home) if prefix else binaries()
         data = home / "data"
         options = ["-U", _USER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "-D", str(data)]
-        made = subprocess.run(
+        created = subprocess.run(
             [*prefix, str(programs / "initdb"), *options],
             cwd=home,
             capture_output=True,
             text=True,
             check=False,
         )
-        if made.returncode != 0:
-            raise DidNotStart(f"initdb: {made.stdout}{made.stderr}")
+        if created.returncode != 0:
+            raise DidNotStart(f"initdb: {created.stdout}{created.stderr}")
         settings = [f"-p{server.port}", f"-h{HOST}", f"-k{home}", "-cfsync=off", "-cwal_level=logical"]
         command = [*prefix, str(programs / "postgres"), "-D", str(data), *settings]
-        with running(command, folder / "postgres.log", lambda: _takes_queries(server), cwd=home):
+        with running(command, folder / "postgres.log", lambda: _accepts_queries(server), cwd=home):
             yield server
 
 
 @contextmanager
 def _home(folder: Path) -> Iterator[tuple[Path, Sequence[str]]]:
-    """Where PostgreSQL keeps its files, and what a command of its begins with.
+    """Return the folder for PostgreSQL's files, and the prefix of its commands.
 
-    It refuses to run as root: where the tests do (in a container), it gets another user, and a folder to which the way
-    is open. Those of pytest are closed again by every other pytest that begins.
+    PostgreSQL refuses to run as root. If the tests run as root (in a container), it runs as another user, in a folder
+    that this user can access. pytest's folders do not qualify: every new pytest session closes them to other users.
     """
     if os.geteuid() != 0:
         yield folder, ()
         return
     setpriv = shutil.which("setpriv")
     if setpriv is None:
-        raise Unavailable("PostgreSQL does not run as root, and setpriv is not here")
+        raise Unavailable("PostgreSQL does not run as root, and setpriv is missing")
     nobody = pwd.getpwnam(_NOBODY)
     with tempfile.TemporaryDirectory(prefix="icemirror-postgres-") as home:
         os.chown(home, nobody.pw_uid, nobody.pw_gid)
@@ -124,13 +128,13 @@ def _home(folder: Path) -> Iterator[tuple[Path, Sequence[str]]]:
 
 
 def _reachable(programs: Path, folder: Path) -> Path:
-    """Another user cannot look into root's cache."""
+    """Copy programs out of root's cache, which other users cannot read."""
     if not programs.is_relative_to(Path.home()):
         return programs
     return shutil.copytree(programs.parent, folder / "postgres", symlinks=True) / programs.name
 
 
-def _takes_queries(server: Postgres) -> bool:
+def _accepts_queries(server: Postgres) -> bool:
     import psycopg2
 
     try:

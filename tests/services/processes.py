@@ -1,4 +1,4 @@
-"""Servers as processes of the tests: a log each, ready when they answer, gone when the tests are."""
+"""Servers as child processes of the tests: each has a log, is ready when it responds, and ends with the tests."""
 
 from __future__ import annotations
 
@@ -14,23 +14,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from spark_job.engine.java import USUAL_LOCATIONS, installed_javas
+from tests.provision.cache import Unavailable
 
-LEASH = Path(__file__).with_name("leash.py")
+DIE_WITH_PARENT = Path(__file__).with_name("die_with_parent.py")
 HOST = "127.0.0.1"
 READY_SECONDS = 120.0
 LOG_TAIL_CHARACTERS = 1500
 
 
-class Unavailable(Exception):
-    """The server cannot be run here."""
-
-
 class DidNotStart(Exception):
-    """The server is here, but ended or stayed silent; its log is in the message."""
+    """The server exited or did not respond; its log is in the message."""
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """Return an unused port."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
@@ -38,11 +35,13 @@ def free_port() -> int:
 
 
 def java(at_least: int) -> tuple[str, ...]:
-    """The oldest Java that is new enough, told that it will not run for long."""
-    found = [one for one in installed_javas(os.environ, USUAL_LOCATIONS) if one.major >= at_least]
+    """Return the command of the oldest Java that is new enough, with options for a fast start."""
+    found = [
+        installed for installed in installed_javas(os.environ, USUAL_LOCATIONS) if installed.major >= at_least
+    ]
     if not found:
-        raise Unavailable(f"it needs Java {at_least} or newer")
-    program = min(found, key=lambda one: one.major).home / "bin" / "java"
+        raise Unavailable(f"the server requires Java {at_least} or newer")
+    program = min(found, key=lambda installed: installed.major).home / "bin" / "java"
     return str(program), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"
 
 
@@ -56,11 +55,11 @@ def running(
     environ: Mapping[str, str] | None = None,
     seconds: float = READY_SECONDS,
 ) -> Iterator[None]:
-    """A server, once `ready`; ended at the end of the block, or with this process."""
-    leashed = [sys.executable, str(LEASH), *command]
+    """Start a server and wait until it is `ready`. It ends with the block, or with this process."""
+    wrapped = [sys.executable, str(DIE_WITH_PARENT), *command]
     with log.open("wb") as out:
         process = subprocess.Popen(
-            leashed,
+            wrapped,
             stdin=subprocess.PIPE,
             stdout=out,
             stderr=subprocess.STDOUT,
@@ -77,23 +76,23 @@ def running(
 
 
 def _wait(process: subprocess.Popen[bytes], log: Path, ready: Callable[[], bool], seconds: float) -> None:
-    end = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds
     while not ready():
-        ended = process.poll()
-        if ended is not None:
-            raise DidNotStart(f"{log.stem} ended with {ended}:\n{tail(log)}")
-        if time.monotonic() > end:
-            raise DidNotStart(f"{log.stem} did not answer for {seconds:.0f} s:\n{tail(log)}")
+        exit_code = process.poll()
+        if exit_code is not None:
+            raise DidNotStart(f"{log.stem} exited with {exit_code}:\n{tail(log)}")
+        if time.monotonic() > deadline:
+            raise DidNotStart(f"{log.stem} did not respond for {seconds:.0f} s:\n{tail(log)}")
         time.sleep(0.1)
 
 
 def tail(log: Path) -> str:
-    """The end of a log."""
+    """Return the end of a log."""
     return log.read_text(errors="replace")[-LOG_TAIL_CHARACTERS:]
 
 
 def answers(address: str) -> bool:
-    """Does an HTTP server say anything at all, be it a refusal?"""
+    """Return whether an HTTP server responds, even with an error."""
     try:
         with urllib.request.urlopen(address, timeout=2):  # noqa: S310 (loopback)
             return True
@@ -105,7 +104,7 @@ def answers(address: str) -> bool:
 
 
 def listens(port: int) -> bool:
-    """Does anybody take connections?"""
+    """Return whether a server accepts connections on this port."""
     try:
         with socket.create_connection((HOST, port), timeout=1):
             return True

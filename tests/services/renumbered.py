@@ -1,4 +1,4 @@
-"""A changelog in a catalog that numbers the fields of a new table in an order of its own, as Nessie does."""
+"""A changelog in a catalog that assigns its own field ids to a new table, as Nessie does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from icemirror.cli.demo.writer import ChangelogWriter
 
 @dataclass(frozen=True)
 class RenumberedChangelog(ChangelogWriter):
-    """Writes files with the field ids that the table has, as every Iceberg writer does."""
+    """Writes files with the field ids of the table, as every Iceberg writer does."""
 
     @classmethod
     def of(cls, changelog: ChangelogWriter) -> RenumberedChangelog:

@@ -1,6 +1,6 @@
-"""Iceberg's own REST catalog server, the reference that other servers are tested against, with tables on S3.
+"""Iceberg's reference REST catalog server, with tables on S3.
 
-The Java project publishes it among its test fixtures. It keeps its pointers in SQLite.
+The Java project publishes it among its test fixtures. It stores its pointers in SQLite.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests import maven
+from tests.provision import maven
 from tests.services.processes import HOST, answers, free_port, java, running
 from tests.services.s3proxy import ACCESS_KEY, REGION, SECRET_KEY, S3Proxy
 
@@ -30,7 +30,7 @@ _JARS = (
 
 @dataclass(frozen=True)
 class RestCatalog:
-    """A running one."""
+    """A running REST catalog."""
 
     port: int
 
@@ -39,9 +39,14 @@ class RestCatalog:
         return f"http://{HOST}:{self.port}"
 
 
+def rest_catalog_jars() -> Path:
+    """Return a folder with the server's jars."""
+    return maven.jars(f"iceberg-rest-{_ICEBERG}", _JARS)
+
+
 @contextmanager
 def rest_catalog(folder: Path, store: S3Proxy, warehouse: str) -> Iterator[RestCatalog]:
-    """The server with a warehouse on the store; clients bring their own keys."""
+    """Run the server with a warehouse on the store; clients provide their own access keys."""
     server = RestCatalog(free_port())
     environ = {
         "CATALOG_REST_PORT": str(server.port),
@@ -54,7 +59,7 @@ def rest_catalog(folder: Path, store: S3Proxy, warehouse: str) -> Iterator[RestC
         "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
         "AWS_REGION": REGION,
     }
-    classpath = f"{maven.jars(f'iceberg-rest-{_ICEBERG}', _JARS)}/*"
+    classpath = f"{rest_catalog_jars()}/*"
     command = [*java(17), "-Xmx512m", "-cp", classpath, "org.apache.iceberg.rest.RESTCatalogServer"]
     log = folder / "rest-catalog.log"
     with running(command, log, lambda: answers(f"{server.uri}/v1/config"), cwd=folder, environ=environ):

@@ -1,4 +1,4 @@
-"""S3Proxy: the S3 protocol, signatures included, over a folder."""
+"""S3Proxy: the S3 protocol, including signatures, with its data in a folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyarrow.fs import S3FileSystem
 
-from tests import maven
+from tests.provision import maven
 from tests.services.processes import HOST, answers, free_port, java, running
 
 JAR = "org.gaul:s3proxy:4.1.0:jar:jar-with-dependencies"
@@ -18,7 +18,7 @@ ACCESS_KEY, SECRET_KEY, REGION = "local-access-key", "local-secret-key", "us-eas
 
 @dataclass(frozen=True)
 class S3Proxy:
-    """A running one."""
+    """A running S3Proxy."""
 
     port: int
 
@@ -27,7 +27,7 @@ class S3Proxy:
         return f"http://{HOST}:{self.port}"
 
     def properties(self, endpoint: str | None = None) -> dict[str, str]:
-        """PyIceberg's properties for it, or for a proxy in front of it."""
+        """Return the PyIceberg properties of this server, or of a proxy in front of it."""
         return {
             "s3.endpoint": endpoint or self.endpoint,
             "s3.access-key-id": ACCESS_KEY,
@@ -36,7 +36,7 @@ class S3Proxy:
         }
 
     def make_bucket(self, name: str) -> str:
-        """An empty bucket (of three letters at least); its address."""
+        """Create an empty bucket and return its URI. A name has at least three letters."""
         S3FileSystem(
             access_key=ACCESS_KEY,
             secret_key=SECRET_KEY,
@@ -49,7 +49,7 @@ class S3Proxy:
 
 @contextmanager
 def s3proxy(folder: Path) -> Iterator[S3Proxy]:
-    """S3Proxy over a folder of its own."""
+    """Run S3Proxy with its data in a folder."""
     port = free_port()
     (folder / "objects").mkdir()
     settings = folder / "s3proxy.conf"

@@ -1,31 +1,30 @@
-"""The definitions of `SparkApplication`: Kubeflow's own, from its Go module; of Apache's operator what we use."""
+"""The definitions of `SparkApplication`: Kubeflow's from its Go module, and a minimal one of Apache's operator."""
 
 from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from tests.cache import fetch_once
-from tests.services.processes import Unavailable
+from tests.provision.cache import fetch_once
+from tests.provision.go_programs import run_go
 
 _MODULE, _VERSION = "github.com/kubeflow/spark-operator/v2", "v2.3.0"
 _FILE = Path("config") / "crd" / "bases" / "sparkoperator.k8s.io_sparkapplications.yaml"
 
 
 def kubeflow_definition() -> dict[str, Any]:
-    """The CustomResourceDefinition that Kubeflow's operator installs."""
+    """Return the CustomResourceDefinition of Kubeflow's operator."""
     folder = fetch_once(f"servers/spark-operator-{_VERSION}", _download)
     definition: dict[str, Any] = yaml.safe_load((folder / _FILE.name).read_text())
     return definition
 
 
 def apache_definition() -> dict[str, Any]:
-    """Group, version and names of the Apache operator's; any content."""
+    """Return a definition with the Apache operator's group, version and names, which accepts any content."""
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     schema = {"type": "object", "properties": {"spec": anything, "status": anything}}
     version = {
@@ -53,21 +52,8 @@ def apache_definition() -> dict[str, Any]:
 
 
 def _download(scratch: Path) -> Path:
-    go = shutil.which("go")
-    if go is None:
-        raise Unavailable("Go is not installed, which fetches it")
-    done = subprocess.run(
-        [go, "mod", "download", "-json", f"{_MODULE}@{_VERSION}"],
-        cwd=scratch,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise Unavailable(f"{_MODULE} could not be fetched: {done.stderr[-500:] or done.stdout[-500:]}")
+    output = run_go(scratch, "mod", "download", "-json", f"{_MODULE}@{_VERSION}")
     kept = scratch / "definitions"
     kept.mkdir()
-    shutil.copyfile(Path(json.loads(done.stdout)["Dir"]) / _FILE, kept / _FILE.name)
+    shutil.copyfile(Path(json.loads(output)["Dir"]) / _FILE, kept / _FILE.name)
     return kept

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from icemirror.errors import Invalid
-from icemirror.protocol.reads import EVERYTHING
+from icemirror.protocol.row_selection import ALL_ROWS
 from icemirror.protocol.rows import TableRow
 from tests.processes.stores.emulated_dynamodb import CREDENTIALS, create_table, open_emulated
 from tests.processes.stores.store_suite import OpenStore, StoreSuite
@@ -41,6 +41,6 @@ class TestDynamoDbStoreOnAServer(StoreSuite):
 def test_missing_table_is_reported_with_a_remedy(server: Ministack) -> None:
     with open_emulated(server.endpoint, "nowhere") as store:
         with pytest.raises(Invalid, match=r"does not exist in this region: create it.*nowhere"):
-            store.load(EVERYTHING)
+            store.load(ALL_ROWS)
         with pytest.raises(Invalid, match=r"does not exist in this region: create it.*nowhere"):
             store.compare_and_set(TableRow("t"))

@@ -1,4 +1,4 @@
-"""The emulators and the proxy do what the tests rest on."""
+"""The emulators and the fault proxy behave as the other tests require."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pytest
 import requests
 from botocore.exceptions import ClientError
 
-from tests.services.fault_proxy import Fault, Plan, Trouble, fault_proxy
+from tests.services.fault_proxy import Fault, Plan, PlannedFault, fault_proxy
 from tests.services.glue import Glue
 from tests.services.s3proxy import REGION
 
 
-def test_glue_refuses_an_update_of_a_stale_version(glue_server: Glue, bucket: str) -> None:
+def test_glue_rejects_an_update_with_a_stale_version(glue_server: Glue, bucket: str) -> None:
     keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b"}
     client = boto3.client("glue", region_name=REGION, endpoint_url=glue_server.endpoint, **keys)
     try:
@@ -32,7 +32,7 @@ def test_glue_refuses_an_update_of_a_stale_version(glue_server: Glue, bucket: st
         client.close()
 
 
-class _Counting(BaseHTTPRequestHandler):
+class _CountingHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     seen = 0
 
@@ -45,12 +45,12 @@ class _Counting(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the standard library's name)
-        """Silence."""
+        """Log nothing."""
 
 
 @pytest.fixture
-def upstream() -> Iterator[tuple[int, type[_Counting]]]:
-    handler = type("Handler", (_Counting,), {})
+def upstream() -> Iterator[tuple[int, type[_CountingHandler]]]:
+    handler = type("Handler", (_CountingHandler,), {})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
@@ -59,16 +59,16 @@ def upstream() -> Iterator[tuple[int, type[_Counting]]]:
         thread.join()
 
 
-class _Always(Plan):
+class _AlwaysFails(Plan):
     def __init__(self, fault: Fault) -> None:
         super().__init__(0, {})
         self.fault = fault
 
-    def trouble(self, method: str, path: str) -> Trouble | None:
-        return Trouble(self.fault, 503)
+    def next_fault(self, method: str, path: str) -> PlannedFault | None:
+        return PlannedFault(self.fault, 503)
 
 
-def test_request_without_trouble_passes_as_it_is(upstream: tuple[int, type[_Counting]]) -> None:
+def test_request_without_a_fault_is_forwarded_unchanged(upstream: tuple[int, type[_CountingHandler]]) -> None:
     port, handler = upstream
     with fault_proxy(port, Plan(0, {"POST": 0.0})) as proxy:
         assert requests.post(proxy.endpoint, data=b"0123456789", timeout=10).content == b"0123456789"
@@ -85,11 +85,11 @@ def test_request_without_trouble_passes_as_it_is(upstream: tuple[int, type[_Coun
         (Fault.TRUNCATE, 1, requests.exceptions.ChunkedEncodingError),
     ],
 )
-def test_fault_happens_before_or_after_the_effect(
-    upstream: tuple[int, type[_Counting]], fault: Fault, reached: int, outcome: int | type[Exception]
+def test_fault_occurs_before_or_after_the_effect(
+    upstream: tuple[int, type[_CountingHandler]], fault: Fault, reached: int, outcome: int | type[Exception]
 ) -> None:
     port, handler = upstream
-    with fault_proxy(port, _Always(fault)) as proxy, requests.Session() as session:
+    with fault_proxy(port, _AlwaysFails(fault)) as proxy, requests.Session() as session:
         if isinstance(outcome, int):
             assert session.post(proxy.endpoint, data=b"0123456789", timeout=10).status_code == outcome
         else:
@@ -98,10 +98,10 @@ def test_fault_happens_before_or_after_the_effect(
     assert handler.seen == reached
 
 
-def test_equal_seeds_make_equal_trouble() -> None:
+def test_plans_with_equal_seeds_return_equal_faults() -> None:
     plans = [Plan(7, {"GET": 0.3}), Plan(7, {"GET": 0.3})]
-    told = [[plan.trouble("GET", f"/{number % 9}") for number in range(200)] for plan in plans]
-    assert told[0] == told[1]
-    assert any(told[0])
-    plans[0].heal()
-    assert not any(plans[0].trouble("GET", f"/{number}") for number in range(50))
+    faults = [[plan.next_fault("GET", f"/{number % 9}") for number in range(200)] for plan in plans]
+    assert faults[0] == faults[1]
+    assert any(faults[0])
+    plans[0].disable()
+    assert not any(plans[0].next_fault("GET", f"/{number}") for number in range(50))

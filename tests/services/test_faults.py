@@ -1,4 +1,4 @@
-"""The merge through proxies that break requests of catalog and storage, before and after their effect."""
+"""Merges through proxies that inject faults into catalog and storage requests, before and after their effect."""
 
 from __future__ import annotations
 
@@ -24,19 +24,23 @@ def seed() -> int:
     return chosen
 
 
-def test_rest_catalog_and_s3_that_fail(tmp_path: Path, rest: RestCatalog, s3: S3Proxy, seed: int) -> None:
+def test_merge_survives_faults_of_a_rest_catalog_and_s3(
+    tmp_path: Path, rest: RestCatalog, s3: S3Proxy, seed: int
+) -> None:
     with faulty_rest(rest, s3, seed) as (lake, plans):
         surfaced = run_faults(tmp_path, lake, plans, seed, COMMITS)
     print(surfaced)
 
 
-def test_glue_and_s3_that_fail(tmp_path: Path, glue_server: Glue, s3: S3Proxy, seed: int) -> None:
+def test_merge_survives_faults_of_glue_and_s3(
+    tmp_path: Path, glue_server: Glue, s3: S3Proxy, seed: int
+) -> None:
     with faulty_glue(glue_server, s3, seed) as (lake, plans):
         surfaced = run_faults(tmp_path, lake, plans, seed, COMMITS)
     print(surfaced)
 
 
-def test_nessie_and_s3_that_fail(
+def test_merge_survives_faults_of_nessie_and_s3(
     tmp_path: Path, nessie_server: Nessie, rest: RestCatalog, s3: S3Proxy, seed: int
 ) -> None:
     with faulty_nessie(nessie_server, rest, s3, seed) as (lake, plans):

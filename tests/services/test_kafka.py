@@ -13,9 +13,8 @@ from aiokafka import AIOKafkaProducer
 
 from icemirror.errors import BadConfig, Transient
 from icemirror.settings.trigger import KafkaSource
-from tests import maven
 from tests.need import do_without
-from tests.services import processes
+from tests.provision.cache import Unavailable
 from tests.services.certificates import make_certificates
 from tests.services.kafka_broker import Kafka, kafka
 from tests.services.kafka_run import POISON_EVERY, drive
@@ -30,14 +29,14 @@ EVENTS = 1000  # a crash costs a launch or two, regardless of the number of even
 
 
 def test_no_commit_is_lost_when_the_consumer_dies_repeatedly(broker: Kafka, tmp_path: Path) -> None:
-    found = asyncio.run(drive(broker.servers, tmp_path, events=EVENTS, tables=10, kills=3, seed=7))
+    figures = asyncio.run(drive(broker.servers, tmp_path, events=EVENTS, tables=10, kills=3, seed=7))
     log = (tmp_path / "serve.log").read_text()[-3000:]
-    assert found.behind == 0, f"{found}\n{log}"
-    assert found.kills >= 3
-    assert found.overlaps == 0, "two jobs had one table at the same time"
-    assert found.percent <= 3, found
-    assert found.letters == EVENTS // POISON_EVERY
-    assert (found.exit_code, found.uncommitted, found.busy_slots) == (0, 0, 0), f"{found}\n{log}"
+    assert figures.behind == 0, f"{figures}\n{log}"
+    assert figures.kills >= 3
+    assert figures.overlaps == 0, "two jobs had one table at the same time"
+    assert figures.percent <= 3, figures
+    assert figures.letters == EVENTS // POISON_EVERY
+    assert (figures.exit_code, figures.uncommitted, figures.busy_slots) == (0, 0, 0), f"{figures}\n{log}"
 
 
 LOGIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -62,7 +61,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Kafka, P
     try:
         with kafka(folder, "SASL_SSL", more) as broker:
             yield broker, folder
-    except (maven.Unavailable, processes.Unavailable) as error:
+    except Unavailable as error:
         do_without(f"no kafka: {error}")
 
 
@@ -154,13 +153,13 @@ def test_records_that_could_not_be_stored_are_retried_before_the_offset_commit(b
 
     asyncio.run(live())
     assert sorted(received.bodies) == [b"one", b"two"]
-    assert later.bodies == [], "it was committed, and the group left at once"
+    assert later.bodies == [], "the offsets were not committed"
 
 
-async def until(true: Callable[[], bool], seconds: float = 60) -> None:
+async def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
     end = asyncio.get_running_loop().time() + seconds
-    while not true():
-        assert asyncio.get_running_loop().time() < end, "it did not happen"
+    while not condition():
+        assert asyncio.get_running_loop().time() < end, "timed out"
         await asyncio.sleep(0.05)
 
 
@@ -180,14 +179,14 @@ def test_listener_is_unready_while_its_broker_is_down_and_resumes_when_it_is_bac
         await send(given, "lonely", [b"before"])
         listening = asyncio.create_task(KafkaListener(source, Path(), cast(EventSink, received)).run(stop))
         try:
-            await until(lambda: received.bodies == [b"before"] and not health.unready())
+            await wait_until(lambda: received.bodies == [b"before"] and not health.describe_unready())
             await asyncio.to_thread(stack.close)
-            await until(lambda: bool(health.unready()))
-            assert health.unready().startswith("kafka: ")
+            await wait_until(lambda: bool(health.describe_unready()))
+            assert health.describe_unready().startswith("kafka: ")
             await asyncio.to_thread(stack.enter_context, kafka(tmp_path, ports=ports))
-            await until(lambda: not health.unready())
+            await wait_until(lambda: not health.describe_unready())
             await send(given, "lonely", [b"after"])
-            await until(lambda: received.bodies[-1] == b"after")
+            await wait_until(lambda: received.bodies[-1] == b"after")
             await asyncio.to_thread(stack.close)
         finally:
             stop.set()
@@ -196,7 +195,7 @@ def test_listener_is_unready_while_its_broker_is_down_and_resumes_when_it_is_bac
 
     try:
         asyncio.run(live())
-    except (maven.Unavailable, processes.Unavailable) as error:
+    except Unavailable as error:
         do_without(f"no kafka: {error}")
 
 
@@ -208,22 +207,22 @@ def test_second_group_member_shares_the_partitions_and_nothing_is_lost(broker: K
 
     async def live() -> None:
         stop = asyncio.Event()
-        one = asyncio.create_task(KafkaListener(source, Path(), cast(EventSink, first)).run(stop))
-        await send({"bootstrap_servers": broker.servers}, "shared", [b"%d" % at for at in range(50)])
-        two = asyncio.create_task(receive(source, Path(), second, 10))
+        first_task = asyncio.create_task(KafkaListener(source, Path(), cast(EventSink, first)).run(stop))
+        await send({"bootstrap_servers": broker.servers}, "shared", [b"%d" % number for number in range(50)])
+        second_task = asyncio.create_task(receive(source, Path(), second, 10))
         sent = 50
-        while not two.done():  # admission to the group takes longer on a busy machine
-            more = [b"%d" % at for at in range(sent, sent + 10)]
+        while not second_task.done():  # admission to the group takes longer on a busy machine
+            more = [b"%d" % number for number in range(sent, sent + 10)]
             await send({"bootstrap_servers": broker.servers}, "shared", more)
             sent += len(more)
-        await two
+        await second_task
         for _ in range(400):
             if len({*first.bodies, *second.bodies}) >= sent:
                 break
             await asyncio.sleep(0.05)
         stop.set()
-        await one
-        assert {*first.bodies, *second.bodies} == {b"%d" % one for one in range(sent)}
+        await first_task
+        assert {*first.bodies, *second.bodies} == {b"%d" % number for number in range(sent)}
 
     asyncio.run(live())
     assert first.bodies

@@ -1,4 +1,4 @@
-"""Launching on a real Kubernetes API server, with the operators' definitions and the permissions that we ship."""
+"""Launches on a real Kubernetes API server, with the operators' definitions and the shipped permissions."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ ROUNDS = 50
 pytestmark = pytest.mark.timeout(3000)  # the first run builds the server
 
 
-def wait_for(what: Callable[[], object], seconds: float = 30.0) -> None:
-    until = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < until, "waited too long"
+def wait_for(condition: Callable[[], object], seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "timed out"
         time.sleep(0.05)
 
 
@@ -53,7 +53,7 @@ def server(start: Callable[[str, Any], KubeApiServer]) -> KubeApiServer:
 
 def _is_served(server: KubeApiServer, name: str) -> bool:
     status = server.call("GET", f"{DEFINITIONS}/{name}").get("status") or {}
-    states = {one["type"]: one["status"] for one in status.get("conditions") or ()}
+    states = {condition["type"]: condition["status"] for condition in status.get("conditions") or ()}
     return states.get("Established") == "True"
 
 
@@ -75,11 +75,11 @@ class ServerPlatform(Platform):
         self.clients.append(Client(config=KubeConfig.from_file(self.account), trust_env=False))
         return KubernetesLauncher(self.clients[-1], resource, self.settings, self.job)
 
-    def begun(self) -> list[list[str]]:
+    def started(self) -> list[list[str]]:
         key = "arguments" if self.api_version == KUBEFLOW else "driverArgs"
         return [found["spec"][key] for found in self.server.call("GET", self.path)["items"]]
 
-    def begin(self, run_id: str) -> None:
+    def start(self, run_id: str) -> None:
         self._write(run_id, "RUNNING", "RunningHealthy")
 
     def end(self, run_id: str) -> None:
@@ -88,8 +88,8 @@ class ServerPlatform(Platform):
     def kill(self, run_id: str) -> None:
         self.server.call("DELETE", f"{self.path}/{run_id}")
 
-    def wait_for(self, what: Callable[[], bool]) -> None:
-        wait_for(what)
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        wait_for(condition)
 
     def _write(self, run_id: str, kubeflow: str, apache: str) -> None:
         found = self.server.call("GET", f"{self.path}/{run_id}")
@@ -106,14 +106,14 @@ Make = Callable[[str], ServerPlatform]
 @pytest.fixture
 def make(server: KubeApiServer, tmp_path: Path) -> Iterator[Make]:
     """Return platforms by API version; connections are closed at the end."""
-    made: list[ServerPlatform] = []
+    platforms: list[ServerPlatform] = []
 
-    def of(api_version: str) -> ServerPlatform:
-        made.append(ServerPlatform(server, tmp_path, api_version))
-        return made[-1]
+    def make_platform(api_version: str) -> ServerPlatform:
+        platforms.append(ServerPlatform(server, tmp_path, api_version))
+        return platforms[-1]
 
-    yield of
-    for platform in made:
+    yield make_platform
+    for platform in platforms:
         for client in platform.clients:
             client.close()
 
@@ -129,16 +129,18 @@ class TestKubernetesLauncher(LauncherSuite):
     """The conformance suite, with the trigger's account."""
 
 
-def test_kubeflows_definition_knows_every_field_of_the_object(server: KubeApiServer, make: Make) -> None:
+def test_kubeflow_definition_contains_every_field_of_the_application(
+    server: KubeApiServer, make: Make
+) -> None:
     platform = make(KUBEFLOW)
     server.call("DELETE", platform.path)
     wanted = spark_application(platform.settings, platform.job, REQUEST)
-    strictly = f"{platform.path}?fieldValidation=Strict&dryRun=All"
-    made = server.call("POST", strictly, wanted)
-    assert made["spec"]["arguments"] == wanted["spec"]["arguments"]
+    strict_path = f"{platform.path}?fieldValidation=Strict&dryRun=All"
+    created = server.call("POST", strict_path, wanted)
+    assert created["spec"]["arguments"] == wanted["spec"]["arguments"]
     wanted["spec"]["driver"]["serviceAcount"] = "a typing error"
     with pytest.raises(AssertionError, match="serviceAcount"):
-        server.call("POST", strictly, wanted)
+        server.call("POST", strict_path, wanted)
 
 
 def test_template_that_the_definition_rejects_gives_a_specific_error(
@@ -151,12 +153,12 @@ def test_template_that_the_definition_rejects_gives_a_specific_error(
         platform.launcher().launch(REQUEST)
 
 
-def test_two_triggers_that_launch_at_once_make_one_object(platform: ServerPlatform) -> None:
-    one, other = platform.launcher(), platform.launcher()
+def test_two_triggers_that_launch_the_same_request_create_one_object(platform: ServerPlatform) -> None:
+    first, second = platform.launcher(), platform.launcher()
     for gen in range(ROUNDS):
         request = REQUEST.model_copy(update={"gen": REQUEST.gen + gen})
-        assert one.launch(request) == other.launch(request)
-    assert len(platform.begun()) == ROUNDS
+        assert first.launch(request) == second.launch(request)
+    assert len(platform.started()) == ROUNDS
 
 
 def test_accounts_have_only_the_required_permissions(server: KubeApiServer) -> None:
@@ -187,13 +189,13 @@ def test_cluster_without_the_operator_gives_a_specific_error(make: Make) -> None
         platform.launcher().launch(REQUEST)
 
 
-def test_a_run_of_another_namespace_cannot_be_reached(server: KubeApiServer, make: Make) -> None:
+def test_launch_in_another_namespace_gives_a_specific_error(server: KubeApiServer, make: Make) -> None:
     platform = make(KUBEFLOW)
     platform.settings = platform.settings.model_copy(update={"namespace": "default"})
     with pytest.raises(Invalid, match="in the namespace default"):
         platform.launcher().launch(REQUEST)
 
 
-def test_a_queued_run_is_queued_until_the_operator_writes(platform: ServerPlatform) -> None:
+def test_run_is_queued_until_the_operator_writes_a_status(platform: ServerPlatform) -> None:
     run_id = platform.launcher().launch(REQUEST)
     assert platform.poll(run_id) is RunState.QUEUED

@@ -1,4 +1,4 @@
-"""The state on a real Kubernetes API server, under a service account with the permissions that we ship and no other."""
+"""State on a real Kubernetes API server, with a service account that has only the shipped permissions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import ConfigMap, Secret
 
 from icemirror.errors import Invalid
-from icemirror.protocol.reads import EVERYTHING
+from icemirror.protocol.row_selection import ALL_ROWS
 from icemirror.protocol.rows import TableRow
 from icemirror.stores.dead_letters import new_letter
 from icemirror.stores.kubernetes import KubernetesStore
@@ -30,7 +30,7 @@ VERBS = ["get", "list", "create", "update", "delete"]
 CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 ROLES = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/roles"
 
-pytestmark = pytest.mark.timeout(3000)  # the first time it is built
+pytestmark = pytest.mark.timeout(3000)  # the first run builds the server
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def wait_until(server: KubeApiServer, verb: str, *, allowed: bool) -> None:
 
 @pytest.fixture
 def account(server: KubeApiServer) -> Path:
-    """A kubeconfig of the trigger's account; nothing is left of other tests."""
+    """Return a kubeconfig of the trigger's account, after deleting the objects of other tests."""
     server.call("DELETE", CONFIG_MAPS)
     return server.kubeconfig(server.token(NAMESPACE, ACCOUNT))
 
@@ -75,10 +75,9 @@ class TestKubernetesStoreOnAServer(StoreSuite):
         )
 
 
-def use_all(store: KubernetesStore) -> None:
-    """Everything that a store does."""
+def use_every_operation(store: KubernetesStore) -> None:
     assert store.compare_and_set(TableRow("t", dirty=1))
-    seen = store.load(EVERYTHING).tables["t"]
+    seen = store.load(ALL_ROWS).tables["t"]
     assert store.compare_and_set(seen)
     assert not store.compare_and_set(seen)
     letter = new_letter("sqs", "no such table", 1.0, "event")
@@ -87,70 +86,70 @@ def use_all(store: KubernetesStore) -> None:
     assert store.remove_letter(letter.id)
 
 
-def test_jobs_may_use_the_state_as_well(server: KubeApiServer, account: Path) -> None:
+def test_job_account_can_use_the_state(server: KubeApiServer, account: Path) -> None:
     with open_kubeconfig(server.kubeconfig(server.token(NAMESPACE, "icemirror-job"))) as store:
-        use_all(store)
+        use_every_operation(store)
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_no_permission_is_shipped_that_is_not_needed(server: KubeApiServer, account: Path, verb: str) -> None:
+def test_every_shipped_permission_is_required(server: KubeApiServer, account: Path, verb: str) -> None:
     role = f"{ROLES}/icemirror-state"
     shipped = server.call("GET", role)
     assert shipped["rules"] == [{"apiGroups": [""], "resources": ["configmaps"], "verbs": VERBS}]
-    less = copy.deepcopy(shipped)
-    less["rules"][0]["verbs"].remove(verb)
-    server.call("PUT", role, less)
+    reduced = copy.deepcopy(shipped)
+    reduced["rules"][0]["verbs"].remove(verb)
+    server.call("PUT", role, reduced)
     wait_until(server, verb, allowed=False)
     try:
         with (
             open_kubeconfig(account) as store,
             pytest.raises(Invalid, match=r"cannot .*as in infra/kubernetes/base/state-role\.yaml"),
         ):
-            use_all(store)
+            use_every_operation(store)
     finally:
-        now = server.call("GET", role)
-        server.call("PUT", role, {**now, "rules": shipped["rules"]})
+        current = server.call("GET", role)
+        server.call("PUT", role, {**current, "rules": shipped["rules"]})
         wait_until(server, verb, allowed=True)
 
 
-def test_the_account_may_do_nothing_else(server: KubeApiServer, account: Path) -> None:
+def test_trigger_account_has_no_other_permission(server: KubeApiServer, account: Path) -> None:
     with Client(KubeConfig.from_file(account), namespace=NAMESPACE, trust_env=False) as client:
-        for refused in (
+        for forbidden_call in (
             lambda: list(client.list(Secret, namespace=NAMESPACE)),
             lambda: list(client.list(ConfigMap, namespace="default")),
             lambda: client.deletecollection(ConfigMap, namespace=NAMESPACE),
             lambda: client.patch(ConfigMap, "x", {"data": {}}, namespace=NAMESPACE),
         ):
             with pytest.raises(httpx2.HTTPStatusError) as caught:
-                refused()
+                forbidden_call()
             assert caught.value.response.status_code == 403
 
 
-def test_a_stale_resource_version_is_refused_by_the_server(store: KubernetesStore) -> None:
+def test_server_rejects_a_stale_resource_version(store: KubernetesStore) -> None:
     assert store.compare_and_set(TableRow("t", dirty=1))
-    seen = store.load(EVERYTHING).tables["t"]
+    seen = store.load(ALL_ROWS).tables["t"]
     assert store.compare_and_set(TableRow("t", dirty=2, revision=seen.revision))
     assert not store.compare_and_set(TableRow("t", dirty=3, revision=seen.revision))
-    assert store.load(EVERYTHING).tables["t"].dirty == 2
+    assert store.load(ALL_ROWS).tables["t"].dirty == 2
 
 
 @pytest.mark.parametrize("size", [1_100_000, 4_000_000])
-def test_an_object_that_is_too_large_is_named(store: KubernetesStore, size: int) -> None:
+def test_oversized_object_gives_a_specific_error(store: KubernetesStore, size: int) -> None:
     with pytest.raises(Invalid, match="exceeds the limit of 1 MB"):
         store.compare_and_set(TableRow("t", noticed_head="x" * size))
 
 
-def test_another_namespace_is_refused_with_what_is_needed(account: Path) -> None:
+def test_forbidden_namespace_error_lists_the_required_permissions(account: Path) -> None:
     with (
         open_kubeconfig(account, "default") as store,
         pytest.raises(Invalid, match="grant the service account get, list"),
     ):
-        store.load(EVERYTHING)
+        store.load(ALL_ROWS)
 
 
-def test_a_token_that_means_nothing_is_refused(server: KubeApiServer) -> None:
+def test_unknown_token_is_rejected(server: KubeApiServer) -> None:
     with open_kubeconfig(server.kubeconfig("stolen")) as store, pytest.raises(Invalid, match="401"):
-        store.load(EVERYTHING)
+        store.load(ALL_ROWS)
 
 
 def test_missing_namespace_is_reported_with_a_remedy(server: KubeApiServer) -> None:
@@ -161,8 +160,8 @@ def test_missing_namespace_is_reported_with_a_remedy(server: KubeApiServer) -> N
         store.compare_and_set(TableRow("t"))
 
 
-def test_names_of_tables_become_names_that_the_server_takes(store: KubernetesStore) -> None:
+def test_table_names_become_valid_object_names(store: KubernetesStore) -> None:
     names = ("shop.orders", "Shop.Orders", "täble.with späce", "-.-", "x" * 400)
     for name in names:
         assert store.compare_and_set(TableRow(name))
-    assert set(store.load(EVERYTHING).tables) == set(names)
+    assert set(store.load(ALL_ROWS).tables) == set(names)

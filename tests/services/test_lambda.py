@@ -11,7 +11,7 @@ from typing import Any
 import boto3
 import pytest
 
-from icemirror.protocol.reads import EVERYTHING
+from icemirror.protocol.row_selection import ALL_ROWS
 from icemirror.settings.trigger import DynamoDbState
 from icemirror.stores.dynamodb import open_dynamodb
 from icemirror.stores.store import Store
@@ -22,10 +22,10 @@ from tests.services.ministack import Ministack, ministack
 ROLE = "arn:aws:iam::000000000000:role/trigger"
 
 
-def until(true: Callable[[], object], seconds: float = 90.0) -> bool:
+def wait_until(condition: Callable[[], object], seconds: float = 90.0) -> bool:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        if true():
+        if condition():
             return True
         time.sleep(0.2)
     return False
@@ -48,7 +48,7 @@ def client(aws: Ministack, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], A
     return lambda service: boto3.client(service, endpoint_url=aws.endpoint)
 
 
-def test_an_object_becomes_a_row_and_a_launch_and_poison_fails_alone(
+def test_object_causes_a_row_and_a_launch_and_only_the_poison_message_fails(
     aws: Ministack, client: Callable[[str], Any], tmp_path: Path
 ) -> None:
     s3, sqs, functions, dynamodb = (client(name) for name in ("s3", "sqs", "lambda", "dynamodb"))
@@ -70,8 +70,8 @@ def test_an_object_becomes_a_row_and_a_launch_and_poison_fails_alone(
     ]
     redrive = json.dumps({"deadLetterTargetArn": arns[0], "maxReceiveCount": "2"})
     sqs.set_queue_attributes(QueueUrl=queue, Attributes={"RedrivePolicy": redrive, "VisibilityTimeout": "15"})
-    told = {"QueueConfigurations": [{"QueueArn": arns[1], "Events": ["s3:ObjectCreated:*"]}]}
-    s3.put_bucket_notification_configuration(Bucket="lake", NotificationConfiguration=told)
+    notifications = {"QueueConfigurations": [{"QueueArn": arns[1], "Events": ["s3:ObjectCreated:*"]}]}
+    s3.put_bucket_notification_configuration(Bucket="lake", NotificationConfiguration=notifications)
     functions.create_function(
         FunctionName="trigger", Runtime="python3.11", Handler="entry.handler", Role=ROLE, Timeout=60,
         Code={"ZipFile": pack(tmp_path, aws.endpoint)},
@@ -87,15 +87,15 @@ def test_an_object_becomes_a_row_and_a_launch_and_poison_fails_alone(
     s3.put_object(Bucket="lake", Key=f"{CHANGELOG_FOLDER}/00002-b.metadata.json", Body=b"{}")
     store: Store = open_dynamodb(DynamoDbState(type="dynamodb", table="icemirror", endpoint=aws.endpoint))
 
-    assert until(lambda: "shop.orders" in store.load(EVERYTHING).tables), "no row"
-    assert until(lambda: s3.list_objects_v2(Bucket="launches").get("KeyCount")), "no launch"
+    assert wait_until(lambda: "shop.orders" in store.load(ALL_ROWS).tables), "no row"
+    assert wait_until(lambda: s3.list_objects_v2(Bucket="launches").get("KeyCount")), "no launch"
     assert s3.list_objects_v2(Bucket="launches")["KeyCount"] == 1
     found: list[str] = []
 
     def poison_is_a_dead_letter() -> bool:
-        found.extend(one["Body"] for one in sqs.receive_message(QueueUrl=dead).get("Messages", []))
+        found.extend(message["Body"] for message in sqs.receive_message(QueueUrl=dead).get("Messages", []))
         return bool(found or store.letters())
 
-    assert until(poison_is_a_dead_letter), "the poison goes round"
-    assert found == ["poison"], "it alone failed"
+    assert wait_until(poison_is_a_dead_letter), "the poison message is still retried"
+    assert found == ["poison"], "another message failed"
     store.close()

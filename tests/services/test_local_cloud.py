@@ -1,4 +1,4 @@
-"""The lake of localstack-compose.yml, on a real REST catalog and storage, mirrored by its own configuration."""
+"""The lake of localstack-compose.yml on a real REST catalog and storage, mirrored with its configuration."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def lake() -> ModuleType:
     return module
 
 
-def test_its_lake_is_mirrored(
+def test_local_cloud_lake_is_mirrored(
     rest: RestCatalog, s3: S3Proxy, lake: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     properties = s3.properties()

@@ -1,4 +1,4 @@
-"""Servers of the tests end with the tests, however those end."""
+"""Test servers end with the tests, even if those are killed."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ with running([sys.executable, "-c", sys.argv[2], sys.argv[1]], Path(sys.argv[3])
 ROOT = Path(__file__).parents[2]
 
 
-def ends(port: int) -> bool:
-    end = time.monotonic() + 20
+def wait_until_closed(port: int) -> bool:
+    deadline = time.monotonic() + 20
     while listens(port):
-        if time.monotonic() > end:
+        if time.monotonic() > deadline:
             return False
         time.sleep(0.05)
     return True
@@ -42,17 +42,17 @@ def test_server_ends_with_its_block(tmp_path: Path) -> None:
     port = free_port()
     with running([sys.executable, "-c", _SERVER, str(port)], tmp_path / "server.log", lambda: listens(port)):
         assert listens(port)
-    assert ends(port)
+    assert wait_until_closed(port)
 
 
-def test_server_of_killed_tests_ends(tmp_path: Path) -> None:
+def test_server_ends_when_the_tests_are_killed(tmp_path: Path) -> None:
     port = free_port()
     command = [sys.executable, "-c", _TESTS, str(port), _SERVER, str(tmp_path / "server.log")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as tests:
         assert tests.stdout is not None
         assert tests.stdout.readline() == b"up\n"
         os.kill(tests.pid, signal.SIGKILL)
-    assert ends(port)
+    assert wait_until_closed(port)
 
 
 def test_server_that_does_not_start_shows_its_log(tmp_path: Path) -> None:

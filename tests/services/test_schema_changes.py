@@ -1,4 +1,4 @@
-"""Real catalogs take new columns and their rows in one commit, and keep the ids of both."""
+"""Real catalogs accept new columns with their rows in one commit, and preserve the field ids."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def make(folder: Path, lake: Lake) -> Lab:
     return Lab(folder, settings, Pipeline(settings, catalogs, engine, "test", key_check_rows=None), changelog)
 
 
-def follow_columns(folder: Path, lake: Lake) -> None:
+def merge_schema_changes(folder: Path, lake: Lake) -> None:
     lab = make(folder, lake)
     commit_events(lab, "I1@1", "I2@1", name="old", n=1)
     lab.merge()
@@ -50,20 +50,20 @@ def follow_columns(folder: Path, lake: Lake) -> None:
     commit_events(lab, "U1@2", "I3@2", title="new", n=2**40, more=7)
     lab.merge()
     expected = [(1, "new", 2**40, 7), (2, "old", 1, None), (3, "new", 2**40, 7)]
-    assert told(lab) == expected
+    assert mirror_rows(lab) == expected
     assert_sound(lab)
     change_columns(lab, lambda to: to.rename_column("title", "name"))
     change_columns(lab, lambda to: to.rename_column("name", "title"), lambda to: to.delete_column("more"))
     commit_events(lab, "I4@3", title="newest", n=4)
     lab.merge()
     expected.append((4, "newest", 4, None))
-    assert told(lab) == expected
+    assert mirror_rows(lab) == expected
     rebuild(lab)
-    assert told(lab) == expected
+    assert mirror_rows(lab) == expected
     assert_sound(lab)
 
 
-def told(lab: Lab) -> list[tuple[object, ...]]:
+def mirror_rows(lab: Lab) -> list[tuple[object, ...]]:
     mirror = lab.pipeline.catalogs.load_mirror(lab.table)
     assert mirror is not None
     rows = mirror.scan().to_arrow().to_pylist()
@@ -75,12 +75,12 @@ def sql(tmp_path: Path) -> dict[str, str]:
     return {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/lake"}
 
 
-def test_rest(tmp_path: Path, rest: RestCatalog, s3: S3Proxy) -> None:
-    catalog = {**documented("REST"), "uri": rest.uri, "token": "nobody-checks-it", **s3.properties()}
-    follow_columns(tmp_path, Lake(catalog))
+def test_columns_are_changed_on_a_rest_catalog(tmp_path: Path, rest: RestCatalog, s3: S3Proxy) -> None:
+    catalog = {**documented("REST"), "uri": rest.uri, "token": "not-checked", **s3.properties()}
+    merge_schema_changes(tmp_path, Lake(catalog))
 
 
-def test_nessie_does_not_take_them_which_is_said_before_anything_is_written(
+def test_schema_change_on_nessie_is_rejected_before_a_write(
     tmp_path: Path, nessie_server: Nessie, s3: S3Proxy, sql: dict[str, str]
 ) -> None:
     catalog = {**documented("Nessie"), "uri": nessie_server.uri, **s3.properties()}
@@ -93,6 +93,6 @@ def test_nessie_does_not_take_them_which_is_said_before_anything_is_written(
         lab.pipeline.advance(lab.table)
 
 
-def test_glue(tmp_path: Path, glue_server: Glue, s3: S3Proxy, bucket: str) -> None:
+def test_columns_are_changed_on_glue(tmp_path: Path, glue_server: Glue, s3: S3Proxy, bucket: str) -> None:
     emulated = {**glue_server.properties(), "warehouse": s3.make_bucket(bucket), **s3.properties()}
-    follow_columns(tmp_path, Lake({**documented("AWS Glue"), **emulated}))
+    merge_schema_changes(tmp_path, Lake({**documented("AWS Glue"), **emulated}))

@@ -1,4 +1,4 @@
-"""Credentials that the catalog lends for two seconds: between slices, within a slice, and before its commit."""
+"""Vended credentials that expire after a few seconds: between slices, within a slice, and before its commit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from icemirror.result import Merged, NothingToMerge
+from icemirror.step_results import Merged, NothingToMerge
 from spark_job.engine.engine import InProcessEngine
 from spark_job.engine.work import Result, Work
 from spark_job.maintenance.orphans import clean_orphans
@@ -23,16 +23,16 @@ from tests.services.lakes import Lake, mirrored_world
 from tests.services.rest_catalog import RestCatalog
 from tests.services.s3proxy import ACCESS_KEY, REGION, SECRET_KEY, S3Proxy
 
-LIFE_SECONDS = 3.0
+LIFETIME_SECONDS = 3.0
 _EXPIRED = b"<?xml version='1.0'?><Error><Code>ExpiredToken</Code><Message>expired</Message></Error>"
 
 
-def _lend(path: str, body: bytes) -> bytes:
-    """A table's answer, with credentials in it."""
+def _vend(path: str, body: bytes) -> bytes:
+    """Add credentials to the response for a table."""
     if "/tables" not in path or b'"metadata"' not in body:
         return body
     answer = json.loads(body)
-    expires = time.time() + LIFE_SECONDS
+    expires = time.time() + LIFETIME_SECONDS
     answer["config"] = {
         **answer.get("config", {}),
         "s3.access-key-id": ACCESS_KEY,
@@ -43,17 +43,17 @@ def _lend(path: str, body: bytes) -> bytes:
     return json.dumps(answer).encode()
 
 
-def _only_fresh(request: Request) -> tuple[int, bytes] | None:
+def _reject_expired(request: Request) -> tuple[int, bytes] | None:
     token = request.headers.get("x-amz-security-token", "until-0")
     return None if time.time() < float(token.removeprefix("until-")) else (403, _EXPIRED)
 
 
 @dataclass(frozen=True)
 class SlowEngine(InProcessEngine):
-    """Shards that take longer than the credentials live, before and after their work."""
+    """Runs shards that outlive the credentials, before and after their work."""
 
     shards: int = 2
-    seconds: float = LIFE_SECONDS + 0.5
+    seconds: float = LIFETIME_SECONDS + 0.5
 
     def run(self, work: Work[Result]) -> list[Result]:
         time.sleep(self.seconds)
@@ -63,10 +63,10 @@ class SlowEngine(InProcessEngine):
 
 
 @contextmanager
-def lending_lake(rest: RestCatalog, s3: S3Proxy) -> Iterator[Lake]:
+def vending_lake(rest: RestCatalog, s3: S3Proxy) -> Iterator[Lake]:
     with (
-        fault_proxy(rest.port, rewrite=_lend) as catalog,
-        fault_proxy(s3.port, refuse=_only_fresh) as store,
+        fault_proxy(rest.port, rewrite=_vend) as catalog,
+        fault_proxy(s3.port, refuse=_reject_expired) as store,
     ):
         yield Lake(
             mirror={
@@ -85,58 +85,60 @@ def _merge_all(lab: MirroredWorld) -> None:
 
 
 def test_lingering_job_outlives_its_credentials(tmp_path: Path, rest: RestCatalog, s3: S3Proxy) -> None:
-    with lending_lake(rest, s3) as lake:
+    with vending_lake(rest, s3) as lake:
         lab = mirrored_world(tmp_path, lake, Schedule(3, "int", ("text",)))
         for _ in range(2):
             lab.world.commit_next()
             _merge_all(lab)
-            time.sleep(LIFE_SECONDS)
+            time.sleep(LIFETIME_SECONDS)
         assert isinstance(lab.pipeline.advance(lab.table), NothingToMerge)
-        _judge(lab, tmp_path, lake)
+        _check_equal(lab, tmp_path, lake)
 
 
-def test_slice_that_takes_longer_than_its_credentials_live_is_committed(
+def test_slice_that_outlives_its_credentials_is_committed(
     tmp_path: Path, rest: RestCatalog, s3: S3Proxy
 ) -> None:
-    with lending_lake(rest, s3) as lake:
+    with vending_lake(rest, s3) as lake:
         engine = SlowEngine()
         lab = mirrored_world(tmp_path, lake, Schedule(4, "int", ("text",)), engine)
         for _ in range(2):
             lab.world.commit_next()
             assert isinstance(lab.pipeline.advance(lab.table), Merged)
-        _judge(lab, tmp_path, lake)
+        _check_equal(lab, tmp_path, lake)
 
 
-def test_stale_credentials_are_refused_here(tmp_path: Path, rest: RestCatalog, s3: S3Proxy) -> None:
-    with lending_lake(rest, s3) as lake:
+def test_expired_credentials_are_rejected_by_the_store(
+    tmp_path: Path, rest: RestCatalog, s3: S3Proxy
+) -> None:
+    with vending_lake(rest, s3) as lake:
         lab = mirrored_world(tmp_path, lake, Schedule(5, "int", ("text",)))
         lab.world.commit_next()
         changelog = lab.pipeline.catalogs.load_changelog(lab.table)
         assert isinstance(changelog.io, VendedIO)
-        lent, path = changelog.io._io, changelog.metadata.snapshots[-1].manifest_list
-        assert lent.new_input(path).exists()
-        time.sleep(LIFE_SECONDS + 0.5)
+        vended_io, path = changelog.io._io, changelog.metadata.snapshots[-1].manifest_list
+        assert vended_io.new_input(path).exists()
+        time.sleep(LIFETIME_SECONDS + 0.5)
         with pytest.raises(OSError, match=r"(?i)denied|expired|403"):
-            lent.new_input(path).exists()
+            vended_io.new_input(path).exists()
         assert changelog.io.new_input(path).exists()
 
 
-def test_orphans_are_found_with_lent_credentials(tmp_path: Path, rest: RestCatalog, s3: S3Proxy) -> None:
-    with lending_lake(rest, s3) as lake:
+def test_orphans_are_found_with_vended_credentials(tmp_path: Path, rest: RestCatalog, s3: S3Proxy) -> None:
+    with vending_lake(rest, s3) as lake:
         lab = mirrored_world(tmp_path, lake, Schedule(6, "int", ("text",)))
         lab.world.commit_next()
         _merge_all(lab)
-        left = f"{lab.mirror.location()}/data/left.parquet"
-        with lab.mirror.io.new_output(left).create() as stream:
+        orphan = f"{lab.mirror.location()}/data/left.parquet"
+        with lab.mirror.io.new_output(orphan).create() as stream:
             stream.write(b"left")
-        time.sleep(LIFE_SECONDS)
+        time.sleep(LIFETIME_SECONDS)
         result = clean_orphans(lambda: lab.mirror, lab.table.name, older_than_seconds=0)
-        assert (result.paths, result.left) == ((left,), 0)
-        _judge(lab, tmp_path, lake)
+        assert (result.paths, result.left) == ((orphan,), 0)
+        _check_equal(lab, tmp_path, lake)
 
 
-def _judge(lab: MirroredWorld, folder: Path, lake: Lake) -> None:
-    """Read past the proxies."""
+def _check_equal(lab: MirroredWorld, folder: Path, lake: Lake) -> None:
+    """Compare the mirror with the oracle, without the proxies."""
     plain = Lake(mirror=lake.writer_mirror or {}, namespace=lake.namespace)
     (folder / "judge").mkdir()
     reader = mirrored_world(folder / "judge", plain, lab.world.schedule)

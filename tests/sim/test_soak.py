@@ -1,4 +1,4 @@
-"""The soak: seeds in processes of their own, whatever becomes of these; counts that go on; failures that are kept."""
+"""The soak: seeds run in separate processes, totals continue in the next run, failed seeds are kept."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def worker() -> Iterator[Worker]:
 @pytest.mark.parametrize(
     ("bug", "why"), [("fails", "the story of 3"), ("dies", "the process died: 7"), ("hangs", "more than 2 s")]
 )
-def test_whoever_fails_dies_or_hangs_is_told_of_and_the_next_seed_runs(
+def test_seed_that_fails_dies_or_hangs_is_reported_and_the_next_seed_runs(
     worker: Worker, bug: str, why: str
 ) -> None:
     assert why in str(worker.try_seed(3, bug).why)
@@ -35,17 +35,17 @@ def test_whoever_fails_dies_or_hangs_is_told_of_and_the_next_seed_runs(
     assert (result.counts, result.why) == ({"odd": 1}, None)
 
 
-def test_what_takes_too_much_of_the_processor_fails() -> None:
+def test_seed_over_its_cpu_limit_fails() -> None:
     result = try_seed(replace(TOY, most_seconds=0.0), 1)
     assert result.why == "it took 0 s of the processor"
 
 
-def test_a_process_that_cannot_begin_says_why() -> None:
+def test_worker_that_cannot_start_reports_the_reason() -> None:
     with pytest.raises(Unready, match="RuntimeError: no such server"):
         Worker(UNREADY)
 
 
-def test_the_next_run_goes_on_counting_and_a_seed_that_fails_is_kept(
+def test_next_run_continues_the_counts_and_failed_seeds_are_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "soak.json"
@@ -53,22 +53,22 @@ def test_the_next_run_goes_on_counting_and_a_seed_that_fails_is_kept(
     first = Report.load(path).of("toy")
     assert first.seeds == first.next_seed > 10
     assert 9 in first.failed
-    assert "the story of 9" in (said := capsys.readouterr().out)
-    assert "FAILED: python -m toy 9" in said
+    assert "the story of 9" in (output := capsys.readouterr().out)
+    assert "FAILED: python -m toy 9" in output
     soak(TOY, Report.load(path), 0.2)
     assert Report.load(path).of("toy").next_seed > first.next_seed
 
 
-@pytest.mark.parametrize(("ci", "good"), [("", True), ("true", False)])
+@pytest.mark.parametrize(("ci", "passed"), [("", True), ("true", False)])
 def test_unavailable_campaign_is_skipped_and_fails_under_ci(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ci: str, good: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ci: str, passed: bool
 ) -> None:
     monkeypatch.setenv("CI", ci)
-    assert soak(UNREADY, Report.load(tmp_path / "soak.json"), 1) is good
+    assert soak(UNREADY, Report.load(tmp_path / "soak.json"), 1) is passed
     assert "toy was skipped: RuntimeError: no such server" in capsys.readouterr().out
 
 
-def test_the_total_says_what_was_seen() -> None:
+def test_total_lists_seeds_failures_and_counts() -> None:
     total = Total()
     total.add(SeedResult(5, 0.5, {"merged": 2}, 1 << 20))
     total.add(SeedResult(6, 1.5, {}, 3 << 20, why="wrong"))
@@ -79,10 +79,12 @@ def test_the_total_says_what_was_seen() -> None:
     ]
 
 
-def test_a_seed_that_failed_is_tried_again_and_counted_once() -> None:
+def test_failed_seed_is_retried_first_and_counted_once() -> None:
     total = Total(next_seed=9, seeds=9, failed=[2, 4])
-    result = [one.seed for one in try_seeds(replace(TOY, processes=1), 0.2, total.next_seed, total.failed)]
-    assert result[:3] == [2, 4, 9]
+    seeds = [
+        result.seed for result in try_seeds(replace(TOY, processes=1), 0.2, total.next_seed, total.failed)
+    ]
+    assert seeds[:3] == [2, 4, 9]
     total.add(SeedResult(2, 0.5))
     total.add(SeedResult(4, 0.5, why="still wrong"))
     assert (total.seeds, total.failed, total.fixed) == (9, [4], [2])
@@ -107,12 +109,12 @@ def test_another_machine_continues_from_the_published_report(tmp_path: Path) -> 
         END,
         "after",
     ]
-    elsewhere = Report.load(tmp_path / "elsewhere.json", tmp_path / "soak.json")
-    assert elsewhere.of("toy").next_seed == 1234
-    assert elsewhere.path == tmp_path / "elsewhere.json"
+    other = Report.load(tmp_path / "elsewhere.json", tmp_path / "soak.json")
+    assert other.of("toy").next_seed == 1234
+    assert other.path == tmp_path / "elsewhere.json"
 
 
-def test_the_help_names_every_campaign() -> None:
-    shown = CliRunner().invoke(main, ["--help"]).output
+def test_help_lists_every_campaign() -> None:
+    output = CliRunner().invoke(main, ["--help"]).output
     for name in ("protocol", "planted", "engine", "mutation", "schedules", "faults", "publish"):
-        assert f"\n  {name}" in shown
+        assert f"\n  {name}" in output

@@ -1,4 +1,4 @@
-"""Campaigns of nothing, for the tests of the soak; processes import their functions from here."""
+"""Campaigns without real work, for tests of the soak; worker processes import them from this module."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.soak.campaign import Campaign
 
 
 def run(seed: int, bug: str | None = None) -> Counter[str]:
-    """Every tenth fails, others as they are told."""
+    """Fail every tenth seed, and any seed with a planted bug."""
     if bug == "dies":
         os._exit(7)
     if bug == "hangs":
@@ -23,7 +23,7 @@ def run(seed: int, bug: str | None = None) -> Counter[str]:
 
 
 def refuse() -> None:
-    """Something is not there."""
+    """Fail as if a server were missing."""
     raise RuntimeError("no such server")
 
 

@@ -1,1 +1,1 @@
-"""Campaigns of random faults for as long as you like; see `python -m tests.soak --help`."""
+"""Campaigns of random faults, of any duration; see `python -m tests.soak --help`."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from tests.cache import cache_directory
+from tests.provision.cache import cache_directory
 from tests.sim.engine.planted import PLANTED
 from tests.sim.engine.soak import first_seed_that_finds
 from tests.sim.protocol.soak import explore
@@ -22,15 +22,15 @@ from tests.soak.worker import Unready, try_seeds
 _SECONDS = 1800.0
 _ALL = ("protocol", "planted", *CAMPAIGNS)
 _PUBLISH = "publish"
-_LIST = "\n".join(f"{one.name:<10} {one.about}" for one in CAMPAIGNS.values())
+_LIST = "\n".join(f"{campaign.name:<10} {campaign.about}" for campaign in CAMPAIGNS.values())
 
 
 @click.command(
     help=f"""Run CAMPAIGNS, all by default, and exit with an error if an invariant was violated.
 
 \b
-protocol   the model check of the trigger's protocol at all its bounds, and its planted mistakes
-planted    searches a seed of `engine` that finds each planted mistake
+protocol   the model check of the trigger's protocol at all its bounds, and its planted defects
+planted    searches a seed of `engine` that detects each planted defect
 {_LIST}
 publish    runs nothing; writes docs/explanation/reliability.md
 
@@ -50,50 +50,50 @@ again first."""
 def main(campaigns: Sequence[str], seconds: float, report: Path) -> None:
     """Run the campaigns one after the other."""
     kept = Report.load(report, FIGURES)
-    good = True
+    passed = True
     for name in campaigns or _ALL:
         match name:
             case "protocol":
-                good = _check_protocol() and good
+                passed = _check_protocol() and passed
             case "planted":
-                good = _hunt_planted(kept) and good
+                passed = _find_planted(kept) and passed
             case "publish":
                 publish(kept)
             case _:
-                good = soak(CAMPAIGNS[name], kept, seconds) and good
+                passed = soak(CAMPAIGNS[name], kept, seconds) and passed
     for name, total in kept.totals.items():
         click.echo("\n".join([f"{name}:", *(f"  {line}" for line in total.lines())]))
     click.echo(f"all runs so far: {report}")
-    sys.exit(0 if good else 1)
+    sys.exit(0 if passed else 1)
 
 
 def soak(campaign: Campaign, report: Report, seconds: float) -> bool:
-    """Run seeds until the time is over; return False if any failed."""
-    total, good = report.of(campaign.name), True
+    """Run seeds until the time is up; return False if any failed."""
+    total, passed = report.of(campaign.name), True
     try:
         first = max(total.next_seed, campaign.first)
         for result in try_seeds(campaign, seconds, first, tuple(total.failed)):
             total.add(result)
             report.save()
             if result.why:
-                good = False
+                passed = False
                 click.echo(f"{result.why}\nFAILED: {campaign.command} {result.seed}")
     except Unready as error:
         click.echo(f"{campaign.name} was skipped: {error}")
         return os.environ.get("CI") != "true"
-    return good
+    return passed
 
 
 def _check_protocol() -> bool:
-    good = True
+    passed = True
     for explored in explore():
         click.echo(explored)
-        good = good and not explored.wrong
-    return good
+        passed = passed and not explored.wrong
+    return passed
 
 
-def _hunt_planted(report: Report) -> bool:
-    """Search every planted mistake that no run has found yet; return False if one is not found."""
+def _find_planted(report: Report) -> bool:
+    """Search a seed for every planted defect without one; return False if a defect stays undetected."""
     for name in sorted(PLANTED):
         if report.planted.get(name) is None:
             report.planted[name] = first_seed_that_finds(name)

@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 
-def _nothing() -> None: ...
+def _prepare_nothing() -> None: ...
 
 
 @dataclass(frozen=True)
 class Campaign:
-    """`run` takes a seed and optionally a planted mistake, returns counts, and raises if an invariant is violated.
+    """`run` takes a seed and optionally a planted defect, returns counts, and raises if an invariant is violated.
 
     `prepare` is called once in each process; `command` runs one seed again. Seeds below `first` were run before the
     campaign had all its features.
@@ -23,16 +23,16 @@ class Campaign:
     about: str
     run: Callable[[int, str | None], Counter[str]]
     command: str
-    prepare: Callable[[], None] = _nothing
+    prepare: Callable[[], None] = _prepare_nothing
     first: int = 0
     processes: int = os.cpu_count() or 1
-    most_seconds: float | None = None  # of the processor, for one seed
-    patience_seconds: int = 600  # of the clock
+    most_seconds: float | None = None  # CPU time of one seed
+    patience_seconds: int = 600  # elapsed time of one seed
 
 
 @dataclass(frozen=True)
 class SeedResult:
-    """The result of one seed: its time, the peak memory of its process, and why it failed, if it did."""
+    """The result of one seed: its duration, the peak memory of its process, and the reason if it failed."""
 
     seed: int
     seconds: float
@@ -52,7 +52,7 @@ class Total:
     peak_bytes: int = 0
     counts: dict[str, int] = field(default_factory=dict)
     failed: list[int] = field(default_factory=list)
-    fixed: list[int] = field(default_factory=list)  # failed before, and hold now
+    fixed: list[int] = field(default_factory=list)  # failed before, and pass now
 
     def add(self, result: SeedResult) -> None:
         """Count a seed; one that had failed is not counted twice."""
@@ -72,10 +72,10 @@ class Total:
 
     def lines(self) -> list[str]:
         """Return the totals as lines of text."""
-        each = self.seconds / max(self.seeds, 1)
+        average = self.seconds / max(self.seeds, 1)
         failed = f"{len(self.failed)} failed{f': {self.failed}' if self.failed else ''}"
         return [
             f"{self.seeds:,d} seeds, {failed}, {len(self.fixed)} fixed",
-            f"{each:.2f} s each, {self.longest_seconds:.1f} s and {self.peak_bytes >> 20} MiB at most",
+            f"{average:.2f} s each, {self.longest_seconds:.1f} s and {self.peak_bytes >> 20} MiB at most",
             *(f"{count:10,d} {name}" for name, count in sorted(self.counts.items())),
         ]

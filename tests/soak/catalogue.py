@@ -12,5 +12,5 @@ from tests.sim.mutation.soak import MUTATION
 from tests.soak.campaign import Campaign
 
 CAMPAIGNS: dict[str, Campaign] = {
-    one.name: one for one in (ENGINE, COLUMNS, MUTATION, SCHEDULES, FAULTS, EVENTS, LAUNCHERS)
+    campaign.name: campaign for campaign in (ENGINE, COLUMNS, MUTATION, SCHEDULES, FAULTS, EVENTS, LAUNCHERS)
 }

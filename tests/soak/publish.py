@@ -1,4 +1,4 @@
-"""Writes the totals of all runs into the documentation, from where another machine continues."""
+"""Writes the totals of all runs into the documentation; another machine continues from there."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def table(report: Report) -> str:
         f"| {total.seconds / max(total.seeds, 1):.1f} s | {total.peak_bytes >> 20} MiB |"
         for name, total in sorted(report.totals.items())
     ]
-    found = [seed for seed in report.planted.values() if seed is not None]
+    detected = [seed for seed in report.planted.values() if seed is not None]
     planted = (
-        f"\n\n{len(found)} of {len(report.planted)} deliberately planted defects were detected."
-        if found
+        f"\n\n{len(detected)} of {len(report.planted)} deliberately planted defects were detected."
+        if detected
         else ""
     )
     head = [

@@ -11,7 +11,7 @@ from tests.soak.campaign import Total
 
 @dataclass
 class Report:
-    """Totals by campaign, and the first seed that found each planted mistake."""
+    """Totals by campaign, and the first seed that detected each planted defect."""
 
     path: Path
     totals: dict[str, Total] = field(default_factory=dict)
@@ -20,12 +20,12 @@ class Report:
     @classmethod
     def load(cls, path: Path, published: Path | None = None) -> Report:
         """Load the report of earlier runs, else the published one, else an empty one."""
-        known = next((one for one in (path, published) if one is not None and one.exists()), None)
+        known = next((file for file in (path, published) if file is not None and file.exists()), None)
         if known is None:
             return cls(path)
         stored = json.loads(known.read_text())
         for total in stored["totals"].values():
-            total.setdefault("fixed", total.pop("mended", []))  # as reports called it before
+            total.setdefault("fixed", total.pop("mended", []))  # its name in older reports
         totals = {name: Total(**total) for name, total in stored["totals"].items()}
         return cls(path, totals, stored["planted"])
 

@@ -1,4 +1,4 @@
-"""Runs the seeds of a campaign in processes; one that hangs or dies is reported and replaced."""
+"""Runs the seeds of a campaign in processes; a process that hangs or dies is reported and replaced."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Unready(Exception):
 
 
 class Worker:
-    """The parent's end of a process."""
+    """A worker process, as its parent controls it."""
 
     def __init__(self, campaign: Campaign) -> None:
         self.campaign = campaign
@@ -31,11 +31,11 @@ class Worker:
 
     def _start(self) -> None:
         processes = get_context("spawn")
-        self._line, theirs = processes.Pipe()
-        self._process = processes.Process(target=_serve, args=(self.campaign, theirs), daemon=True)
+        self._pipe, child_pipe = processes.Pipe()
+        self._process = processes.Process(target=_serve, args=(self.campaign, child_pipe), daemon=True)
         self._process.start()
-        theirs.close()
-        if reason := self._line.recv():
+        child_pipe.close()
+        if reason := self._pipe.recv():
             raise Unready(reason)
 
     def try_seed(self, seed: int, bug: str | None = None) -> SeedResult:
@@ -43,10 +43,10 @@ class Worker:
         began, patience = time.monotonic(), self.campaign.patience_seconds
         why = f"it took more than {patience} s"
         try:
-            self._line.send((seed, bug))
-            # A second at a time: if this process is suspended, so are the others.
-            if any(self._line.poll(1) for _ in range(patience)):
-                result: SeedResult = self._line.recv()
+            self._pipe.send((seed, bug))
+            # Poll second by second: if this process is suspended, its worker is as well.
+            if any(self._pipe.poll(1) for _ in range(patience)):
+                result: SeedResult = self._pipe.recv()
                 return result
         except (EOFError, ConnectionError):
             self._process.join()
@@ -59,37 +59,37 @@ class Worker:
         """Kill the process."""
         self._process.kill()
         self._process.join()
-        self._line.close()
+        self._pipe.close()
 
 
 def try_seeds(
     campaign: Campaign, seconds: float, first: int, failed: Sequence[int] = ()
 ) -> Iterator[SeedResult]:
-    """Run failed seeds, then those from `first` on, in all processes until the time is over; at least one in each."""
+    """Run failed seeds, then those from `first` on, in all processes until the time is up; at least one in each."""
     seeds = itertools.chain(failed, itertools.count(first))
-    result: queue.Queue[SeedResult | Exception | None] = queue.Queue()
+    results: queue.Queue[SeedResult | Exception | None] = queue.Queue()
 
     def drive() -> None:
         try:
             with closing(Worker(campaign)) as worker:
-                result.put(worker.try_seed(next(seeds)))
+                results.put(worker.try_seed(next(seeds)))
                 end = time.monotonic() + seconds
                 while time.monotonic() < end:
-                    result.put(worker.try_seed(next(seeds)))
+                    results.put(worker.try_seed(next(seeds)))
         except Exception as error:
-            result.put(error)
-        result.put(None)
+            results.put(error)
+        results.put(None)
 
     drivers = [threading.Thread(target=drive, daemon=True) for _ in range(campaign.processes)]
     for driver in drivers:
         driver.start()
-    left = len(drivers)
-    while left:
-        match result.get():
+    running = len(drivers)
+    while running:
+        match results.get():
             case None:
-                left -= 1
-            case SeedResult() as one:
-                yield one
+                running -= 1
+            case SeedResult() as result:
+                yield result
             case error:
                 raise error
 
@@ -100,30 +100,30 @@ def try_seed(campaign: Campaign, seed: int, bug: str | None = None) -> SeedResul
     try:
         counts = campaign.run(seed, bug)
     except Exception:
-        return SeedResult(seed, time.monotonic() - clock, {}, _peak(), traceback.format_exc())
+        return SeedResult(seed, time.monotonic() - clock, {}, _peak_bytes(), traceback.format_exc())
     spent = time.process_time() - began
     slow = campaign.most_seconds is not None and spent > campaign.most_seconds
     why = f"it took {spent:.0f} s of the processor" if slow else None
-    return SeedResult(seed, time.monotonic() - clock, counts, _peak(), why)
+    return SeedResult(seed, time.monotonic() - clock, counts, _peak_bytes(), why)
 
 
-def _serve(campaign: Campaign, line: Connection) -> None:
-    """The child's end: answers until the pipe is closed."""
+def _serve(campaign: Campaign, pipe: Connection) -> None:
+    """Run in the child: answer until the pipe is closed."""
     try:
         campaign.prepare()
     except Exception as error:
-        line.send(f"{type(error).__name__}: {error}")
+        pipe.send(f"{type(error).__name__}: {error}")
         return
-    line.send(None)
+    pipe.send(None)
     logging.disable()
     while True:
         try:
-            seed, bug = line.recv()
+            seed, bug = pipe.recv()
         except EOFError:
             return
-        line.send(try_seed(campaign, seed, bug))
+        pipe.send(try_seed(campaign, seed, bug))
 
 
-def _peak() -> int:
+def _peak_bytes() -> int:
     """Return the peak memory of this process; Linux reports KiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

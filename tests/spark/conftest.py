@@ -1,4 +1,4 @@
-"""One Spark for all tests that need a real one."""
+"""One Spark context for all tests that need a real one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spark_job.engine.session import open_spark
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkContext]:
-    """A local context with two cores."""
+    """Return a local context with two cores."""
     context = open_spark({"spark.master": "local[2]"})
     yield context
     context.stop()

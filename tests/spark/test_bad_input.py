@@ -1,4 +1,4 @@
-"""Bad input, as a person meets it at the command line: named, with a remedy and an exit code; nothing is lost."""
+"""Bad input at the command line: a specific error with a remedy and an exit code, and no loss of data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SEQUENCE = "{:016x}/{:016x}"
 
 
 class Shop:
-    """Changelogs, each with three events."""
+    """A catalog of changelogs, each with three events."""
 
     def __init__(self, folder: Path, names: Sequence[str]) -> None:
         self.folder = folder
@@ -47,7 +47,7 @@ class Shop:
             f"  - {{namespace: shop, changelog_table: {name}_changelog, mirror_table: {name}{options}}}"
             for name, options in self.options.items()
         ]
-        job = "job: {spark_from_events: 0}"  # errors come back from tasks
+        job = "job: {spark_from_events: 0}"  # errors are raised in tasks
         self.config.write_text("\n".join(["iceberg:", "  catalog:", *lines, job, "tables:", *tables]))
 
     def create(self, name: str, key_required: bool = True) -> None:
@@ -68,12 +68,12 @@ class Shop:
             "id": ids,
             "name": ["x"] * len(ids),
             "cdc_operation": [operation] * len(ids),
-            "sequence_number": [_SEQUENCE.format(7, at) for at in range(len(ids))],
+            "sequence_number": [_SEQUENCE.format(7, ordinal) for ordinal in range(len(ids))],
         }
         table.append(pa.table(rows, schema=table.schema().as_arrow()))
 
     def merge(self) -> tuple[int, dict[str, Any], str]:
-        """Exit code, result by table, what was said on stderr."""
+        """Merge and return the exit code, the results by table, and stderr."""
         command = [sys.executable, "-m", "icemirror", "merge", "--json", "-c", str(self.config)]
         run = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
         results = [json.loads(line) for line in run.stdout.splitlines()]
@@ -116,7 +116,7 @@ def _no_folder_to_write(shop: Shop, name: str) -> None:
     (shop.folder / "warehouse" / "shop" / name).write_text("a file where a folder must be")
 
 
-# name → how it is spoilt, the kinds of error it may end with, what the message must say
+# name → function that damages the table, possible kinds of the error, required parts of the message
 BAD: dict[str, tuple[Callable[[Shop, str], None], set[str], list[str]]] = {
     "dropped": (_drop_changelog, {"invalid"}, ["shop.dropped_changelog", "there is no changelog"]),
     "keyless": (_missing_key_column, {"invalid"}, ["idd", "did you mean id?"]),
@@ -130,29 +130,29 @@ BAD: dict[str, tuple[Callable[[Shop, str], None], set[str], list[str]]] = {
 
 @pytest.fixture(scope="module")
 def merged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Shop, int, dict[str, Any]]:
-    """One merge over all bad tables, a good one before and a good one after them."""
+    """Run one merge over all bad tables, with a good table before and after them."""
     shop = Shop(tmp_path_factory.mktemp("shop"), ["first", *BAD, "last"])
-    for name, (spoil, _, _) in BAD.items():
-        spoil(shop, name)
+    for name, (damage, _, _) in BAD.items():
+        damage(shop, name)
     shop.write_config()
     code, results, _ = shop.merge()
     return shop, code, results
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_table_is_named_with_its_remedy_and_nothing_is_committed(
+def test_bad_table_gives_a_specific_error_and_no_commit(
     merged: tuple[Shop, int, dict[str, Any]], name: str
 ) -> None:
     shop, _, results = merged
-    _, kinds, said = BAD[name]
+    _, kinds, parts = BAD[name]
     error = results[f"shop.{name}"]["error"]
     assert error["kind"] in kinds
-    assert all(part in error["message"] for part in said), error["message"]
+    assert all(part in error["message"] for part in parts), error["message"]
     if shop.catalog.table_exists(f"shop.{name}"):
         assert shop.catalog.load_table(f"shop.{name}").current_snapshot() is None
 
 
-def test_other_tables_are_merged_and_the_exit_code_asks_for_a_person(
+def test_other_tables_are_merged_and_the_exit_code_reports_blocked_tables(
     merged: tuple[Shop, int, dict[str, Any]],
 ) -> None:
     _, code, results = merged
@@ -162,7 +162,7 @@ def test_other_tables_are_merged_and_the_exit_code_asks_for_a_person(
         assert results[f"shop.{name}"]["live_rows"] == 3
 
 
-def test_unreachable_catalog_is_worth_a_retry(tmp_path: Path) -> None:
+def test_unreachable_catalog_is_transient(tmp_path: Path) -> None:
     shop = Shop(tmp_path, ["t"])
     shop.write_config(type="rest", uri="http://127.0.0.1:9")
     code, results, _ = shop.merge()
@@ -170,19 +170,19 @@ def test_unreachable_catalog_is_worth_a_retry(tmp_path: Path) -> None:
     assert results["shop.t"]["error"]["kind"] == "transient"
 
 
-def test_unset_secret_is_named_with_its_line(tmp_path: Path) -> None:
+def test_unset_secret_error_names_variable_and_file(tmp_path: Path) -> None:
     shop = Shop(tmp_path, ["t"])
     shop.write_config(token="${ICEMIRROR_TEST_UNSET}")  # noqa: S106 (a reference)
-    code, results, said = shop.merge()
+    code, results, stderr = shop.merge()
     assert code == 2
     assert not results
-    assert "ICEMIRROR_TEST_UNSET" in said
-    assert "icemirror.yaml:" in said
+    assert "ICEMIRROR_TEST_UNSET" in stderr
+    assert "icemirror.yaml:" in stderr
 
 
-def test_malformed_yaml_is_named_with_its_line(tmp_path: Path) -> None:
+def test_malformed_yaml_error_names_the_file(tmp_path: Path) -> None:
     shop = Shop(tmp_path, ["t"])
     shop.config.write_text("iceberg: {catalog: [\n")
-    code, _, said = shop.merge()
+    code, _, stderr = shop.merge()
     assert code == 2
-    assert "icemirror.yaml:" in said
+    assert "icemirror.yaml:" in stderr

@@ -1,4 +1,4 @@
-"""Every part of the benchmark runs end to end, on tables so small that its figures mean nothing."""
+"""Every part of the benchmark runs end to end, on tiny tables."""
 
 from __future__ import annotations
 
@@ -27,20 +27,21 @@ from benchmarks.result import Absent, Cell, Conditions, Fleet, Latency, Merges, 
 from benchmarks.runner import choose_cells, run_cells
 from benchmarks.store import Store
 from benchmarks.summary import percentile
-from benchmarks.systems.catalogue import ICEBERG_RUNTIME, OURS, PEER, Unavailable
-from tests import maven
+from benchmarks.systems.catalogue import ICEBERG_RUNTIME, OURS, PEER
+from tests.provision import maven
+from tests.provision.cache import Unavailable
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """icemirror in every part; the peer in one, where its jar can be had."""
+    """Return a run with icemirror in every part, and the peer in one, if its jar is available."""
     cells = choose_cells((), (OURS,))
     try:
         maven.jar(ICEBERG_RUNTIME)
         cells.append(("large", PEER))
-    except maven.Unavailable:
+    except Unavailable:
         pass
     folder = tmp_path_factory.mktemp("benchmark")
     store = Store(folder / "results")
@@ -54,7 +55,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return store.read(cells)
 
 
-def test_every_part_measures_icemirror_and_its_rows_are_right(measured: Run) -> None:
+def test_every_part_measures_icemirror(measured: Run) -> None:
     ours = {cell.part: cell.outcome for cell in measured.cells if cell.system == OURS}
     assert list(ours) == list(PARTS)
     assert [part for part, outcome in ours.items() if isinstance(outcome, Absent)] == []
@@ -65,29 +66,29 @@ def test_every_part_measures_icemirror_and_its_rows_are_right(measured: Run) -> 
             assert work.inspection.index_bytes > 0
 
 
-def test_every_commit_is_seen_to_reach_its_mirror(measured: Run) -> None:
-    """That the rows are right is checked by the parts themselves."""
+def test_every_commit_becomes_visible_in_its_mirror(measured: Run) -> None:
+    """The parts themselves check the rows."""
     latency, fleet = measured.outcome("latency", OURS), measured.outcome("fleet", OURS)
     assert isinstance(latency, Latency)
     for run in latency.runs:
         assert len(run.commits) == TOY.latency_commits
-        assert all(0 < one.noticed <= one.taken <= one.visible for one in run.commits)
+        assert all(0 < commit.noticed <= commit.taken <= commit.visible for commit in run.commits)
     assert isinstance(fleet, Fleet)
     assert len(fleet.busy) > len(fleet.quiet) >= len(fleet.burst) - 1 == TOY.fleet_tables - 1
     assert fleet.starved == 0
     assert fleet.most_jobs == fleet.allowed_jobs
     assert fleet.launches == fleet.bursts
-    assert fleet.sparks in (None, 1)  # the first job needed it for the largest of the initial copies
+    assert fleet.sparks in (None, 1)  # the first job starts Spark for the largest initial copy
     assert fleet.most_sparks == fleet.sparks
 
 
-def test_what_so_many_percent_do_not_exceed() -> None:
+def test_percentile_is_the_smallest_value_that_the_share_does_not_exceed() -> None:
     values = [float(number) for number in range(100, 0, -1)]
     assert [percentile(values, percent) for percent in (0, 50, 95, 100)] == [1.0, 50.0, 95.0, 100.0]
     assert percentile([3.0], 95) == 3.0
 
 
-def test_the_peer_has_the_same_rows(measured: Run, maven_jar: Callable[[str], Path]) -> None:
+def test_peer_has_the_same_rows(measured: Run, maven_jar: Callable[[str], Path]) -> None:
     maven_jar(ICEBERG_RUNTIME)
     systems = measured.workloads("large")["large"]
     assert systems[PEER].inspection.fingerprint == systems[OURS].inspection.fingerprint
@@ -96,10 +97,10 @@ def test_the_peer_has_the_same_rows(measured: Run, maven_jar: Callable[[str], Pa
     assert aim.measured > 0
 
 
-def test_what_was_measured_is_published(measured: Run, tmp_path: Path) -> None:
+def test_measured_figures_are_published(measured: Run, tmp_path: Path) -> None:
     written = publish(measured, tmp_path)
     page = (tmp_path / "performance.md").read_text(encoding="utf-8")
-    for words in (
+    for title in (
         "Aims",
         "Index lookups",
         "Storage",
@@ -109,14 +110,14 @@ def test_what_was_measured_is_published(measured: Run, tmp_path: Path) -> None:
         "Many tables, one of them busy",
         "Where icemirror's time goes",
     ):
-        assert f"### {words}" in page
-    pictures = {path.name for path in written if path.suffix == ".svg"}
-    assert pictures == {"batches.svg", "table-size.svg", "change-size.svg", "repeated.svg"}
-    assert all(f"](img/{name})" in page for name in pictures)
+        assert f"### {title}" in page
+    charts = {path.name for path in written if path.suffix == ".svg"}
+    assert charts == {"batches.svg", "table-size.svg", "change-size.svg", "repeated.svg"}
+    assert all(f"](img/{name})" in page for name in charts)
     assert Run.model_validate_json((tmp_path / "performance.json").read_text(encoding="utf-8")) == measured
 
 
-def test_what_was_not_measured_again_stays_published(tmp_path: Path) -> None:
+def test_figures_that_were_not_measured_again_stay_published(tmp_path: Path) -> None:
     published, store = tmp_path / "docs", Store(tmp_path / "results")
     publish(Run(cells=(cell_of("lookup", OURS), cell_of("large", PEER))), published)
     newer = cell_of("large", PEER).model_copy(update={"seconds": 7.0})
@@ -133,35 +134,33 @@ def test_what_was_not_measured_again_stays_published(tmp_path: Path) -> None:
     assert figures() == (cell_of("fleet", OURS), newer)
 
 
-def test_a_run_that_was_interrupted_goes_on_where_it_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupted_run_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, missing = Store(tmp_path), ("storage", OURS)
-    for place in choose_cells((), ()):
-        store.save(cell_of(*place))
-    store.forget(missing)
-    asked: list[tuple[str, str]] = []
+    for key in choose_cells((), ()):
+        store.save(cell_of(*key))
+    store.delete(missing)
+    requested: list[tuple[str, str]] = []
 
-    def note(cells: list[tuple[str, str]], *_: object) -> list[object]:
-        asked[:] = cells
+    def record_cells(cells: list[tuple[str, str]], *_: object) -> list[object]:
+        requested[:] = cells
         return []
 
-    monkeypatch.setattr("benchmarks.__main__.run_cells", note)
+    monkeypatch.setattr("benchmarks.__main__.run_cells", record_cells)
     command = ["run", "--toy", "--results", str(tmp_path)]
     assert CliRunner().invoke(main, command).exit_code == 0
-    assert asked == [missing]
+    assert requested == [missing]
     store.save(cell_of(*missing))
     assert CliRunner().invoke(main, command).exit_code == 0
-    assert asked == choose_cells((), ())
+    assert requested == choose_cells((), ())
     assert CliRunner().invoke(main, [*command, "lookup"]).exit_code == 0
-    assert asked == [("lookup", OURS)]
+    assert requested == [("lookup", OURS)]
 
 
 @pytest.mark.parametrize(
     ("error", "code"),
-    [(SystemFailed("gone\nits log"), 0), (Unavailable("no jar"), 0), (Different("other rows"), 1)],
+    [(SystemFailed("ended\nits log"), 0), (Unavailable("no jar"), 0), (Different("other rows"), 1)],
 )
-def test_a_system_that_fails_is_named_and_wrong_rows_fail_the_run(
+def test_failed_system_is_reported_and_wrong_rows_fail_the_run(
     error: Exception, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> NoReturn:
@@ -186,7 +185,7 @@ def cell_of(part: str, system: str) -> Cell:
         seconds=0,
         machine=describe_machine({}),
         conditions=conditions,
-        outcome=Absent(reason="not asked for"),
+        outcome=Absent(reason="not requested"),
     )
 
 
@@ -200,7 +199,7 @@ def digest(table: pa.Table) -> Fingerprint:
 
 
 @pytest.mark.parametrize("names", [["a", "", "bc"], ["ab", "cd", "ef"], ["", "", ""], ["ab", "cd", "longer"]])
-def test_the_order_of_rows_and_the_size_of_batches_do_not_matter(names: list[str]) -> None:
+def test_fingerprint_does_not_depend_on_row_order_or_batch_size(names: list[str]) -> None:
     table = rows_of(name=names)
     shuffled = table.take(pa.array([2, 0, 1]))
     assert digest(shuffled) == digest(table)
@@ -217,18 +216,20 @@ def test_the_order_of_rows_and_the_size_of_batches_do_not_matter(names: list[str
         {"id": [1, 3, 2]},
     ],
 )
-def test_any_other_value_gives_another_fingerprint_and_fails_the_run(values: dict[str, list[object]]) -> None:
+def test_different_value_gives_a_different_fingerprint_and_fails_the_check(
+    values: dict[str, list[object]],
+) -> None:
     with pytest.raises(Different, match="not those that the changes lead to"):
         require_equal("a system", digest(rows_of(**values)), digest(rows_of()))
 
 
-def test_what_people_wrote_around_the_figures_stays() -> None:
+def test_text_around_the_generated_block_is_kept() -> None:
     page = f"before\n{BEGIN}\nold\n{END}\nafter\n"
     assert replace_block(page, "new") == f"before\n{BEGIN}\n\nnew\n\n{END}\nafter\n"
     with pytest.raises(ValueError, match="lacks one of the markers"):
         replace_block("no markers", "new")
 
 
-def test_the_page_has_its_markers() -> None:
+def test_performance_page_has_the_markers() -> None:
     page = (ROOT / "docs" / "explanation" / "performance.md").read_text(encoding="utf-8")
     assert replace_block(page, "new").count("new") >= 1

@@ -1,4 +1,4 @@
-"""A commit travels the whole way: noticed, coalesced, launched as a real Spark job, merged; whoever is killed."""
+"""Commits from end to end: noticed, coalesced, launched as a real Spark job and merged, with killed processes."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _TAIL = """
 job: {linger: 1s, spark_from_events: 0, spark: {spark.master: "local[2]"}}
 telemetry: {prometheus: null}
 """
-_PATIENCE_SECONDS = 180
+_TIMEOUT_SECONDS = 180
 
 
 @pytest.fixture
 def lab(tmp_path: Path) -> MirroredWorld:
     options = "min_interval: 0s"
     schedule = Schedule(seed=77, key="string", largest_commit=300)
-    made = MirroredWorld.make(
+    lab = MirroredWorld.make(
         tmp_path, schedule, InProcessEngine(), options=options, tail=_TAIL, use_duckdb=False
     )
-    made.world.commit_many(2)
-    return made
+    lab.world.commit_many(2)
+    return lab
 
 
 def _watch(lab: MirroredWorld, *arguments: str, crash_at: str = "") -> subprocess.Popen[str]:
@@ -44,8 +44,8 @@ def _watch(lab: MirroredWorld, *arguments: str, crash_at: str = "") -> subproces
 
 def _until_idle(lab: MirroredWorld) -> None:
     watch = _watch(lab, "--until-idle")
-    _, said = watch.communicate(timeout=_PATIENCE_SECONDS)
-    assert watch.returncode == 0, f"{said}\n{_job_log(lab)}"
+    _, stderr = watch.communicate(timeout=_TIMEOUT_SECONDS)
+    assert watch.returncode == 0, f"{stderr}\n{_job_log(lab)}"
 
 
 def _folder(lab: MirroredWorld) -> Path:
@@ -60,10 +60,10 @@ def _workers(lab: MirroredWorld) -> list[str]:
     return [path.read_text() for path in (_folder(lab) / "runs").glob("*.run")]
 
 
-def _wait_until_no_worker_is_left(lab: MirroredWorld) -> None:
-    give_up = time.monotonic() + _PATIENCE_SECONDS
+def _wait_until_workers_end(lab: MirroredWorld) -> None:
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
     while any(is_alive(run) for run in _workers(lab)):
-        assert time.monotonic() < give_up, "a worker stayed"
+        assert time.monotonic() < deadline, "a worker is still running"
         time.sleep(0.2)
 
 
@@ -78,26 +78,26 @@ def _check(lab: MirroredWorld) -> None:
     assert snapshot.summary is not None
     cursor = json.loads(snapshot.summary.additional_properties["icemirror.cursor"])
     assert cursor["sources"][0]["snapshot_id"] == head.snapshot_id
-    _wait_until_no_worker_is_left(lab)
+    _wait_until_workers_end(lab)
 
 
-def test_commit_reaches_the_mirror_and_nothing_stays_running(lab: MirroredWorld) -> None:
+def test_commit_reaches_the_mirror_and_no_worker_stays(lab: MirroredWorld) -> None:
     _until_idle(lab)
     lab.world.commit_many(2)
     _until_idle(lab)
     _check(lab)
 
 
-def test_whoever_is_killed_the_next_goes_on(lab: MirroredWorld) -> None:
-    """Each finds what the one before left behind; the last one alone is let live."""
+def test_next_process_continues_after_a_killed_one(lab: MirroredWorld) -> None:
+    """Each process starts from the state that a killed one left; only the last one is not killed."""
     for point in ("worker-start-done", "root-written", "committed", "worker-complete"):
         _kill_a_job(lab, point)
         lab.world.commit_many(2)
     for point in ("noticed", "launched"):
         watch = _watch(lab, crash_at=point)
-        watch.communicate(timeout=_PATIENCE_SECONDS)
+        watch.communicate(timeout=_TIMEOUT_SECONDS)
         assert watch.returncode == -signal.SIGKILL, f"{point} was not reached"
-        _wait_until_no_worker_is_left(lab)
+        _wait_until_workers_end(lab)
         lab.world.commit_many(2)
     _until_idle(lab)
     _check(lab)
@@ -117,13 +117,13 @@ def _replay(lab: MirroredWorld, *arguments: str) -> dict[str, object]:
         "--json",
         *arguments,
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_SECONDS, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False)
     assert done.returncode == 0, f"{done.stderr}\n{_job_log(lab)}"
-    told: dict[str, object] = json.loads(done.stdout)
-    return told
+    result: dict[str, object] = json.loads(done.stdout)
+    return result
 
 
-def test_replays_and_rebuilds_go_through_the_trigger_whoever_is_killed(lab: MirroredWorld) -> None:
+def test_replays_and_rebuilds_run_through_the_trigger_despite_killed_jobs(lab: MirroredWorld) -> None:
     _until_idle(lab)
     lab.world.commit_many(2)
     watch = _watch(lab)
@@ -133,14 +133,14 @@ def test_replays_and_rebuilds_go_through_the_trigger_whoever_is_killed(lab: Mirr
     finally:
         watch.terminate()
         watch.communicate()
-    _wait_until_no_worker_is_left(lab)
+    _wait_until_workers_end(lab)
     assert _replay(lab, "--full")["outcome"] == "asked"
     _kill_a_job(lab, "stage-kept")
     _kill_a_job(lab, "swap")
-    before = {one.snapshot_id for one in lab.mirror.snapshots()}
+    before = {snapshot.snapshot_id for snapshot in lab.mirror.snapshots()}
     _until_idle(lab)
-    added = [one for one in lab.mirror.snapshots() if one.snapshot_id not in before]
-    assert sum(bool(one.summary and one.summary["icemirror.replay"]) for one in added) == 1
+    added = [snapshot for snapshot in lab.mirror.snapshots() if snapshot.snapshot_id not in before]
+    assert sum(bool(snapshot.summary and snapshot.summary["icemirror.replay"]) for snapshot in added) == 1
     _check(lab)
 
 
@@ -148,9 +148,9 @@ def _kill_a_job(lab: MirroredWorld, point: str) -> None:
     before = set(_workers(lab))
     watch = _watch(lab, crash_at=point)
     try:
-        give_up = time.monotonic() + _PATIENCE_SECONDS
+        deadline = time.monotonic() + _TIMEOUT_SECONDS
         while not (launched := set(_workers(lab)) - before) or any(map(is_alive, launched)):
-            assert time.monotonic() < give_up, f"{point} was not reached: {_job_log(lab)}"
+            assert time.monotonic() < deadline, f"{point} was not reached: {_job_log(lab)}"
             time.sleep(0.1)
     finally:
         watch.send_signal(signal.SIGKILL)

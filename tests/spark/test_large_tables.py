@@ -1,4 +1,4 @@
-"""Adopting and deep verification on Spark, as large tables need it, give what they give in one process."""
+"""Adoption and deep verification of large tables on Spark have the same results as in one process."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 from pyspark import SparkContext
 
+from spark_job.commands.adopt.adopt_table import adopt_table
+from spark_job.commands.verify.verify_report import FindingKind
+from spark_job.commands.verify.verify_table import VerifyOptions, verify_table
 from spark_job.engine import size_policy
 from spark_job.engine.size_policy import SizePolicy
 from spark_job.engine.spark_engine import SparkEngine
-from spark_job.inspect.adopt import adopt_table
-from spark_job.inspect.verify.verify_report import FindingKind
-from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
 from tests.lab.lab import Lab
 from tests.lab.tables import add_rows, make_table
 
 
 @pytest.mark.parametrize("one_task_events", [0, 1 << 40])
-def test_a_table_is_adopted_merged_and_verified_on_spark(
+def test_table_is_adopted_merged_and_verified_on_spark(
     tmp_path: Path, spark: SparkContext, monkeypatch: pytest.MonkeyPatch, one_task_events: int
 ) -> None:
     monkeypatch.setattr(size_policy, "INSPECTION", SizePolicy())
@@ -35,9 +35,9 @@ def test_a_table_is_adopted_merged_and_verified_on_spark(
     assert (report.checked.rows, report.checked.entries) == (499, 501)
     add_rows(lab.mirror, [(1, "undead"), (700, "theirs"), (3, "double")])
     report = verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True))
-    assert {one.kind: one.count for one in report.findings} == {
+    assert {finding.kind: finding.count for finding in report.findings} == {
         FindingKind.DELETED_ROW: 1,
         FindingKind.FOREIGN_ROW: 1,
-        FindingKind.DOUBLED_KEY: 1,
+        FindingKind.DUPLICATE_KEY: 1,
         FindingKind.DIFFERENT_ROW: 1,
     }

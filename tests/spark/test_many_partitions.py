@@ -1,4 +1,4 @@
-"""A sharded slice of a mirror with many partitions: no more files than partitions, by far, and the right rows."""
+"""A sharded slice of a mirror with many partitions: hardly more files than partitions, and correct rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from pyspark import SparkContext
 
 from spark_job.engine.size_policy import SizePolicy
 from spark_job.engine.spark_engine import SparkEngine
-from tests.tables.write.test_partition_spread import commit, count_files, in_order, make, parts_of, scattered
+from tests.tables.write.test_partition_sampler import (
+    commit,
+    count_files,
+    in_order,
+    make,
+    partitions_by_key,
+    scattered,
+)
 
 PARTITIONS, ROWS = 400, 2000
 
@@ -26,4 +33,4 @@ def test_shards_do_not_multiply_the_files_of_many_partitions(
     commit(lab, parts)
     lab.merge()
     assert len(set(parts)) <= count_files(lab) <= 1.25 * len(set(parts))
-    assert parts_of(lab) == dict(enumerate(parts))
+    assert partitions_by_key(lab) == dict(enumerate(parts))

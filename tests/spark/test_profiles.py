@@ -1,4 +1,4 @@
-"""What sources really send, on real Spark: in one task, and sharded."""
+"""Recorded changelogs of real sources, merged on Spark: in one task, and sharded."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pyspark import SparkContext
 
+from spark_job.commands.verify.verify_table import VerifyOptions, verify_table
 from spark_job.engine.size_policy import SizePolicy
 from spark_job.engine.spark_engine import SparkEngine
-from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
 from tests.lab import truncations
 from tests.tables.profiles.debezium import TEXT_KEY, Source
 from tests.tables.profiles.recording import Recording, mirror_rows
@@ -19,22 +19,24 @@ MODES = pytest.mark.parametrize("one_task_events", [1_000_000, 1], ids=["one tas
 
 @MODES
 @pytest.mark.parametrize("name", ["debezium-postgres", "debezium-before", "kafka-connect", "dms"])
-def test_a_recorded_changelog_is_mirrored(
+def test_recorded_changelog_is_mirrored(
     tmp_path: Path, spark: SparkContext, name: str, one_task_events: int
 ) -> None:
-    told = Recording.load(name)
-    lab = told.lab(tmp_path, engine=SparkEngine(spark, SizePolicy(one_task_events=one_task_events)))
-    for rows in told.commits:
-        lab.commit(*(told.file([row]) for row in rows))
+    recording = Recording.load(name)
+    lab = recording.lab(tmp_path, engine=SparkEngine(spark, SizePolicy(one_task_events=one_task_events)))
+    for rows in recording.commits:
+        lab.commit(*(recording.file([row]) for row in rows))
         lab.merge()
-    assert mirror_rows(lab, told.keys) == told.expected(lab)
+    assert mirror_rows(lab, recording.keys) == recording.expected(lab)
     report = verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True))
     assert report.equal, report.findings
 
 
 @MODES
-def test_values_and_keys_go_across_shards(tmp_path: Path, spark: SparkContext, one_task_events: int) -> None:
-    """Each row moves to another key, and is then updated in part, in the same slice and in the next."""
+def test_values_and_keys_move_across_shards(
+    tmp_path: Path, spark: SparkContext, one_task_events: int
+) -> None:
+    """Each row gets a new key and is then partially updated, in the same slice and in the next."""
     source = Source(
         tmp_path, schema=TEXT_KEY, engine=SparkEngine(spark, SizePolicy(one_task_events=one_task_events))
     )
@@ -50,7 +52,9 @@ def test_values_and_keys_go_across_shards(tmp_path: Path, spark: SparkContext, o
 
 
 @MODES
-def test_a_truncation_is_met_in_a_task(tmp_path: Path, spark: SparkContext, one_task_events: int) -> None:
+def test_truncate_event_is_applied_by_a_task(
+    tmp_path: Path, spark: SparkContext, one_task_events: int
+) -> None:
     engine = SparkEngine(spark, SizePolicy(one_task_events=one_task_events))
     lab = truncations.make(tmp_path, batch=100, engine=engine)
     truncations.commit_events(lab, " ".join(f"I{key}@1" for key in range(60)))

@@ -1,4 +1,4 @@
-"""The job uses nothing that Spark 3.5 does not have: the same merge under PySpark 3.5."""
+"""The job runs on PySpark 3.5: it uses no newer feature of Spark."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ main()
 
 
 @pytest.mark.parametrize("one_task_events", [0, 1_000_000], ids=["sharded", "one task"])
-def test_merges_under_pyspark_3_5(tmp_path: Path, pyspark35_folder: Path, one_task_events: int) -> None:
+def test_merge_runs_on_pyspark_3_5(tmp_path: Path, pyspark35_folder: Path, one_task_events: int) -> None:
     schedule = Schedule(seed=35, key="composite", largest_commit=2000)
     lab = MirroredWorld.make(
         tmp_path, schedule, InProcessEngine(), tail="batch_size: 200\njob: {spark_from_events: 0}\n"
@@ -55,6 +55,6 @@ def test_merges_under_pyspark_3_5(tmp_path: Path, pyspark35_folder: Path, one_ta
     assert run.stderr.startswith("3.5."), run.stderr[:200]
     result = json.loads(run.stdout)
     assert result["outcome"] == "merged"
-    assert len(result["slices"]) >= 2, "only the first slice, which finds no old rows"
+    assert len(result["slices"]) >= 2, "only the first slice, which has no old rows"
     for snapshot_id, verdict in lab.world.verdicts_of_history(lab.mirror).items():
         assert verdict.equal, f"snapshot {snapshot_id}: {verdict}"

@@ -1,4 +1,4 @@
-"""What the README tells people to type works as it stands there."""
+"""The commands and links of the README work as written."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _COMMANDS = [
 _ICEMIRROR = [command for command in _COMMANDS if command.startswith(".venv/bin/icemirror")]
 
 
-def test_readme_names_the_commands_and_every_one_is_known_here() -> None:
+def test_readme_contains_only_tested_commands() -> None:
     known = {"make demo", "make test", *_ICEMIRROR}
     assert set(_COMMANDS) - {""} == known
     assert len(_ICEMIRROR) >= 3
 
 
-def test_links_of_the_readme_lead_somewhere() -> None:
+def test_links_of_the_readme_exist() -> None:
     links = re.findall(r"\]\(([^)#]+)", _README)
     assert links
     assert [link for link in links if not (_ROOT / link).exists()] == []
@@ -41,7 +41,7 @@ def test_links_of_the_readme_lead_somewhere() -> None:
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
-    """The README's configuration with its places moved to a folder of this test, and a changelog of its name."""
+    """Return a folder with the README's configuration, its locations moved to this folder, and a changelog."""
     (text,) = [text for kind, text in _BLOCKS if kind == "yaml"]
     settings = yaml.safe_load(text)
     catalog = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
@@ -58,7 +58,7 @@ def shop(tmp_path: Path) -> Path:
 def test_commands_of_the_readme_work_in_their_order(shop: Path) -> None:
     for command in _ICEMIRROR:
         words = command.split()
-        # `watch` has no end of its own.
+        # `watch` does not end otherwise.
         words += ["--until-idle"] if words[1] == "watch" else []
         run = subprocess.run(
             [sys.executable, "-m", "icemirror", *words[1:]],
@@ -76,7 +76,7 @@ def test_commands_of_the_readme_work_in_their_order(shop: Path) -> None:
 def test_demo_of_the_readme_ends_with_its_verdict(tmp_path: Path) -> None:
     arguments = ["demo", "--dir", str(tmp_path / "demo"), "--seconds", "4", "--rows", "3000"]
     command = [sys.executable, "-m", "icemirror", *arguments]
-    for again in ([], ["--keep"]):
-        run = subprocess.run([*command, *again], capture_output=True, text=True, timeout=280, check=False)
+    for options in ([], ["--keep"]):
+        run = subprocess.run([*command, *options], capture_output=True, text=True, timeout=280, check=False)
         assert run.returncode == 0, run.stdout + run.stderr
         assert run.stdout.count("mirror = oracle") + run.stderr.count("mirror = oracle") >= 3

@@ -1,4 +1,4 @@
-"""Random schedules on real Spark: both ways to run a slice, codecs, format versions; mirror = oracle, always."""
+"""Random schedules on Spark, with both ways to run a slice, all codecs and format versions: mirror = oracle."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark import SparkContext
 
-from icemirror.cli.demo.oracle.judge import Judge
-from icemirror.result import Merged
+from icemirror.cli.demo.oracle.verifier import MirrorVerifier
+from icemirror.step_results import Merged
 from spark_job.engine.size_policy import SizePolicy
 from spark_job.engine.spark_engine import SparkEngine
 from tests.mirrors import MirroredWorld
@@ -34,14 +34,14 @@ def test_mirror_equals_oracle_after_every_snapshot(
         seed, key, distinct_keys=20_000 if large else 200, largest_commit=50_000 if large else 500
     )
     engine = SparkEngine(spark, SizePolicy(one_task_events=_MODES[mode], one_task_bytes=_ALL))
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     options = f"format_version: {2 + (_KEYS.index(key) + number) % 2}"
     lab = MirroredWorld.make(tmp_path, schedule, engine, options=options, use_duckdb=False)
     for _ in range(_BATCHES):
-        lab.world.commit_many(dice.choice([1, 2]))
+        lab.world.commit_many(rng.choice([1, 2]))
         while isinstance(lab.pipeline.advance(lab.table), Merged):
             pass
     for snapshot_id, verdict in lab.world.verdicts_of_history(lab.mirror).items():
         assert verdict.equal, f"seed {seed}, snapshot {snapshot_id}: {verdict}"
-    lab.world.judge = Judge(lab.world.journal, True)
-    assert lab.world.verdict(lab.mirror).equal, f"seed {seed}: the two oracles"
+    lab.world.judge = MirrorVerifier(lab.world.journal, True)
+    assert lab.world.verdict(lab.mirror).equal, f"seed {seed}: with both oracles"

@@ -1,4 +1,4 @@
-"""Columns that change, merged by tasks: what they need of the mirror's next columns travels with the work."""
+"""Schema changes merged by tasks: the mirror's new columns are sent with the work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.lab.lab import Lab, changelog_schema
 
 
 @pytest.mark.parametrize("one_task_events", [1_000_000, 0], ids=["one task", "sharded"])
-def test_tasks_write_the_columns_that_their_commit_makes(
+def test_tasks_write_columns_that_their_commit_adds(
     tmp_path: Path, spark: SparkContext, one_task_events: int
 ) -> None:
     schema = changelog_schema(("id", IntegerType()), ("name", StringType()), ("n", IntegerType()))

@@ -1,4 +1,4 @@
-"""How Spark is started: what others see of it, where its Python looks for modules, and how it is interrupted."""
+"""Start of Spark: visibility of secrets, Python's module path in tasks, and interruption."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ spark.stop()
 """
 
 
-def test_no_setting_of_spark_that_may_be_secret_is_on_a_command_line() -> None:
-    need(shutil.which("ps"), "there is no ps to list processes with")
+def test_spark_settings_with_secrets_are_not_on_a_command_line() -> None:
+    need(shutil.which("ps"), "ps, which lists processes, is missing")
     done = subprocess.run([sys.executable, "-"], input=_PROGRAM, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert "-Xmx512m" in done.stdout
@@ -38,14 +38,14 @@ spark.stop()
 """
 
 
-def test_files_in_the_working_directory_do_not_stand_in_for_modules_of_tasks(tmp_path: Path) -> None:
-    (tmp_path / "dis.py").write_text("raise SystemExit('a stranger was imported')")
+def test_files_in_the_working_directory_do_not_shadow_modules_of_tasks(tmp_path: Path) -> None:
+    (tmp_path / "dis.py").write_text("raise SystemExit('a file of the working directory was imported')")
     done = subprocess.run(
         [sys.executable, "-P", "-c", _TASK], cwd=tmp_path, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
     assert "[21]" in done.stdout
-    assert not done.stderr, "a start without trouble says nothing"
+    assert not done.stderr, "a successful start writes nothing to stderr"
 
 
 _INTERRUPTED = """
@@ -53,12 +53,12 @@ import sys
 import spark_job.engine.session as session
 from pyspark import java_gateway
 
-class Told(java_gateway.Popen):
+class PrintingPopen(java_gateway.Popen):
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
         print(self.pid, flush=True)
 
-session.Popen = Told
+session.Popen = PrintingPopen
 try:
     session.open_spark({"spark.driver.memory": "512m"})
 except KeyboardInterrupt:
@@ -66,7 +66,7 @@ except KeyboardInterrupt:
 """
 
 
-def test_an_interrupt_while_spark_starts_leaves_no_java_behind() -> None:
+def test_interrupt_during_the_start_of_spark_ends_java() -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", _INTERRUPTED], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
@@ -81,13 +81,13 @@ def test_an_interrupt_while_spark_starts_leaves_no_java_behind() -> None:
     except ProcessLookupError:
         return
     os.kill(java, signal.SIGKILL)
-    raise AssertionError("Java is still there")
+    raise AssertionError("Java is still running")
 
 
-_AT_WORK = """
+_WORKING = """
 import sys, time
 from pathlib import Path
-from icemirror.cli.main import conclude
+from icemirror.cli.command_end import report_command_end
 from icemirror.telemetry.logs import configure_logs
 from spark_job.engine.engine import LazyEngine
 from spark_job.engine.session import open_spark
@@ -114,26 +114,26 @@ configure_logs(project_ref="", environment="")
 try:
     LazyEngine(Engine).run(Work(sys.argv[1]))
 except BaseException as error:
-    sys.exit(conclude(error, debug=False))
+    sys.exit(report_command_end(error, debug=False))
 """
 
 
-def test_an_interrupt_while_spark_works_is_an_interruption_and_nothing_else(tmp_path: Path) -> None:
-    begun = tmp_path / "begun"
+def test_interrupt_during_spark_work_is_reported_as_interrupted_only(tmp_path: Path) -> None:
+    started = tmp_path / "started"
     process = subprocess.Popen(
-        [sys.executable, "-c", _AT_WORK, str(begun)],
+        [sys.executable, "-c", _WORKING, str(started)],
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
-    until = time.monotonic() + 120
-    while not begun.exists() and process.poll() is None and time.monotonic() < until:
+    deadline = time.monotonic() + 120
+    while not started.exists() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
     interrupted_at = time.monotonic()
-    _, said = process.communicate(timeout=60)
-    assert (process.returncode, said.strip()) == (130, "interrupted")
-    assert time.monotonic() - interrupted_at < 15, "it did not wait for the task"
+    _, stderr = process.communicate(timeout=60)
+    assert (process.returncode, stderr.strip()) == (130, "interrupted")
+    assert time.monotonic() - interrupted_at < 15, "the process waited for the task"
 
 
 _KILLED = """
@@ -146,7 +146,7 @@ class Engine:
         self.spark = open_spark({"spark.driver.memory": "512m"})
 
     def run(self, number):
-        return self.spark.parallelize([number], 1).map(lambda one: one + 1).collect()
+        return self.spark.parallelize([number], 1).map(lambda value: value + 1).collect()
 
 class Work(int):
     files = shared_files = ()
@@ -165,7 +165,7 @@ engine._engine.spark.stop()
 """
 
 
-def test_a_java_that_died_is_followed_by_another() -> None:
+def test_killed_java_is_replaced() -> None:
     done = subprocess.run(
         [sys.executable, "-c", _KILLED], capture_output=True, text=True, timeout=240, check=False
     )

@@ -1,4 +1,4 @@
-"""Nothing is started by unit tests: the guard is armed while modules are imported and tests run."""
+"""Unit tests start nothing: the guard is armed while modules are imported and tests run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Generator
 from contextlib import nullcontext
 
 import pytest
-import urllib3.util.connection  # noqa: F401 -- binds a socket when it is imported, to see whether there is IPv6
+import urllib3.util.connection  # noqa: F401 -- binds a socket when it is imported, to detect IPv6
 
 from tests.unit.guard import guard
 

@@ -1,4 +1,4 @@
-"""Unit tests start no process, open no network socket and never sleep: whatever does is stopped and reported."""
+"""Unit tests start no process, open no network socket and never sleep: the guard stops and reports the call."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Forbidden(BaseException):
 
 
 class Guard:
-    """Refuses and records what unit tests must not do, while it is armed."""
+    """Refuses and records forbidden actions of unit tests, while it is armed."""
 
     def __init__(self) -> None:
         self.refused: list[str] = []
@@ -41,9 +41,9 @@ class Guard:
 
     @contextmanager
     def armed(self) -> Iterator[None]:
-        """Refuse in this block, and fail it if something was refused, also in a thread or swallowed."""
+        """Refuse in this block, and fail it after a refusal, even one in a thread or a handled one."""
         self.refused.clear()
-        self._other_threads = {one.ident for one in threading.enumerate()} - {threading.get_ident()}
+        self._other_threads = {thread.ident for thread in threading.enumerate()} - {threading.get_ident()}
         self._armed = True
         try:
             yield
@@ -52,22 +52,22 @@ class Guard:
         self.check()
 
     def check(self) -> None:
-        """Raise what was refused, once."""
+        """Raise the first refusal, once."""
         refused = self.refused.copy()
         self.refused.clear()
         if refused:
             raise Forbidden(refused[0])
 
-    def refuse(self, what: str) -> None:
+    def refuse(self, action: str) -> None:
         """Raise, if armed."""
         if self._armed and threading.get_ident() not in self._other_threads:
             self.refused.append(
-                f"a unit test {what}: move it to tests/processes, or pass a fake clock or client"
+                f"a unit test {action}: move it to tests/processes, or pass a fake clock or client"
             )
             raise Forbidden(self.refused[-1])
 
     def install(self) -> None:
-        """Watch this process. Call it before modules take `time.sleep` as a default."""
+        """Hook into this process. Call it before modules take `time.sleep` as a default."""
         sys.addaudithook(self._audit)
         sleep, sleep_async, start = time.sleep, asyncio.sleep, BaseProcess.start
 
@@ -91,10 +91,10 @@ class Guard:
 
     def _audit(self, event: str, arguments: tuple[object, ...]) -> None:
         if self._armed and event in FORBIDDEN:
-            self.refuse(f"{FORBIDDEN[event]} ({event} {_described(event, arguments)})")
+            self.refuse(f"{FORBIDDEN[event]} ({event} {_describe_call(event, arguments)})")
 
 
-def _described(event: str, arguments: tuple[object, ...]) -> object:
+def _describe_call(event: str, arguments: tuple[object, ...]) -> object:
     """The program of a process, the address of a socket."""
     if event.startswith("socket.") and event != "socket.getaddrinfo":
         return arguments[1]

@@ -26,11 +26,11 @@ class CatalogCalls(Generic[T]):
         self._pending: dict[str | None, _PendingCall[T]] = {}
 
     def is_pending(self, catalog: str | None) -> bool:
-        """Whether a call was started whose response was not taken yet."""
+        """Return whether a call was started whose response was not taken yet."""
         return catalog in self._pending
 
     def start(self, catalog: str | None, call: Callable[[], T]) -> None:
-        """Start a call. The catalog has none pending."""
+        """Start a call. The catalog must have none pending."""
         self._pending[catalog] = _PendingCall(run_in_background(call), self._clock())
 
     def wait(self, catalogs: Iterable[str | None], seconds: float) -> None:
@@ -46,18 +46,18 @@ class CatalogCalls(Generic[T]):
             return None
         return self._pending.pop(catalog).response
 
-    def unanswered_minutes(self, catalog: str | None) -> int:
-        """Full minutes since the pending call was started; a catalog without a response for one minute has failed."""
+    def waiting_minutes(self, catalog: str | None) -> int:
+        """Return the full minutes since the pending call was started. A catalog that takes one minute has failed."""
         return int((self._clock() - self._pending[catalog].started_at) / 60)
 
 
-def in_minutes(count: int) -> str:
-    """`1 minute`, `2 minutes`: the text changes rarely, because each change is written to every table's row."""
+def format_minutes(count: int) -> str:
+    """Return `1 minute`, `2 minutes`. The text changes rarely: each change is written to every table's row."""
     return f"{count} minute{'s' if count > 1 else ''}"
 
 
 def run_in_background(call: Callable[[], T]) -> Future[T]:
-    """Run a call in a daemon thread, which does not keep the process alive if the catalog never responds."""
+    """Return the response of a call in a daemon thread, which does not keep the process alive."""
     response: Future[T] = Future()
 
     def run() -> None:

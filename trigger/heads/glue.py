@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from icemirror.aws_errors import aws_error_code, creating_client, is_refused
+from icemirror.aws_errors import aws_error_code, is_refused, translate_client_errors
 from icemirror.errors import BadConfig, IcemirrorError, Invalid, Transient
 from icemirror.tables.table_id import TableId
-from trigger.heads.head_source import Head, missing_changelog
+from trigger.heads.head_source import HeadResult, missing_changelog
 
 _MAX_CONCURRENT_REQUESTS = 8  # boto3's client has ten connections
 _METADATA_LOCATION = "metadata_location"
@@ -33,9 +33,9 @@ class GlueHeads:
         self._catalog = {} if catalog_id is None else {"CatalogId": catalog_id}
         self._pool = ThreadPoolExecutor(_MAX_CONCURRENT_REQUESTS, thread_name_prefix="glue")
 
-    def load_heads(self, tables: Sequence[TableId]) -> dict[TableId, Head]:
+    def load_heads(self, tables: Sequence[TableId]) -> dict[TableId, HeadResult]:
         """Return the heads; a missing or unreadable table does not hide the others."""
-        heads = dict(zip(tables, self._pool.map(self._head, tables), strict=True))
+        heads = dict(zip(tables, self._pool.map(self._load_head, tables), strict=True))
         failures = [head for head in heads.values() if isinstance(head, Transient)]
         if failures and len(failures) == len(heads):
             raise failures[0]
@@ -43,32 +43,32 @@ class GlueHeads:
 
     def list_tables(self, namespace: str) -> tuple[str, ...]:
         """Return the Iceberg tables of a database."""
-        found: list[str] = []
+        names: list[str] = []
         try:
             for page in self._client.get_paginator("get_tables").paginate(
                 DatabaseName=namespace, **self._catalog
             ):
-                found += [table["Name"] for table in page["TableList"] if _is_iceberg(table)]
+                names += [table["Name"] for table in page["TableList"] if _is_iceberg(table)]
         except Exception as error:
             if aws_error_code(error) == _NOT_FOUND:
                 return ()
             raise _classify_error(error, f"the database {namespace}") from error
-        return tuple(sorted(found))
+        return tuple(sorted(names))
 
     def close(self) -> None:
         """Close the connections."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._client.close()
 
-    def _head(self, table: TableId) -> Head:
+    def _load_head(self, table: TableId) -> HeadResult:
         try:
             database = ".".join(table.namespace)
-            found = self._client.get_table(DatabaseName=database, Name=table.name, **self._catalog)
+            response = self._client.get_table(DatabaseName=database, Name=table.name, **self._catalog)
         except Exception as error:
             if aws_error_code(error) == _NOT_FOUND:
                 return missing_changelog(table, "Glue")
             return _classify_error(error, f"the changelog {table}")
-        location = found["Table"].get("Parameters", {}).get(_METADATA_LOCATION)
+        location = response["Table"].get("Parameters", {}).get(_METADATA_LOCATION)
         return location or Invalid(f"the changelog {table} in Glue is not an Iceberg table")
 
 
@@ -88,7 +88,7 @@ def open_glue(properties: Mapping[str, str]) -> GlueHeads:
         read_timeout=_READ_SECONDS,
         retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
     )
-    with creating_client("the Glue catalog", "glue.region"):
+    with translate_client_errors("the Glue catalog", "glue.region"):
         session = boto3.session.Session(profile_name=properties.get("glue.profile-name"))
         configured = {name: value for name, value in arguments.items() if value}
         client = session.client("glue", config=limits, **configured)
@@ -100,7 +100,7 @@ def _is_iceberg(table: Mapping[str, Any]) -> bool:
 
 
 def _classify_error(error: Exception, subject: str) -> IcemirrorError:
-    """Convert a failed call to the error whose class states the remedy."""
+    """Return the icemirror error for a failed call."""
     code = aws_error_code(error) or type(error).__name__
     if is_refused(error):
         return Invalid(

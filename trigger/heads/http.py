@@ -1,10 +1,9 @@
-"""HTTP for REST catalogs: GET, a bearer token, and OAuth2 client credentials that provide the token."""
+"""HTTP for REST catalogs: bounded GET and POST requests."""
 
 from __future__ import annotations
 
 import json
 import ssl
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -23,7 +22,6 @@ MAX_CONCURRENT_REQUESTS = 8
 """Requests that are sent at the same time."""
 _NOT_MODIFIED = 304
 _REDIRECTS = (301, 302, 303, 307, 308)
-_HEADER_PREFIX = "header."
 
 
 class HttpError(Exception):
@@ -56,16 +54,16 @@ class CatalogResponse:
 def send_request(
     address: str, headers: Mapping[str, str], form: Mapping[str, str] | None = None
 ) -> CatalogResponse:
-    """Send a GET, or a POST if there is a form.
+    """Return the response to a GET, or to a POST if there is a form.
 
     A GET follows redirects, but not to another origin, which would receive the token.
     """
     body = None if form is None else urlencode(form)
-    sent = {"Accept": "application/json", "Connection": "close", **headers}
+    request_headers = {"Accept": "application/json", "Connection": "close", **headers}
     if form is not None:
-        sent["Content-Type"] = "application/x-www-form-urlencoded"
+        request_headers["Content-Type"] = "application/x-www-form-urlencoded"
     for _ in range(_MAX_REDIRECTS):
-        response = _send_once(address, sent, body)
+        response = _send_once(address, request_headers, body)
         if isinstance(response, CatalogResponse):
             return response
         if form is not None or _origin(response.location) != _origin(address):
@@ -85,7 +83,7 @@ def _send_once(address: str, headers: Mapping[str, str], body: str | None) -> Ca
         raise BadConfig("the uri of a REST catalog starts with http:// or https://")
     method = "GET" if body is None else "POST"
     try:
-        with _pool(_proxy(address)).request(
+        with _open_pool(_find_proxy(address)).request(
             method, address, body=body, headers=headers, redirect=False, preload_content=False
         ) as response:
             if response.status == _NOT_MODIFIED:
@@ -107,8 +105,8 @@ def _origin(address: str) -> tuple[str, str]:
     return parts.scheme, parts.netloc
 
 
-def _proxy(address: str) -> str | None:
-    """The proxy that the environment names for an address."""
+def _find_proxy(address: str) -> str | None:
+    """Return the proxy that the environment names for an address."""
     parts = urlsplit(address)
     proxy = getproxies().get(parts.scheme)
     if not proxy or proxy_bypass(parts.netloc):
@@ -117,7 +115,7 @@ def _proxy(address: str) -> str | None:
 
 
 @cache
-def _pool(proxy: str | None) -> urllib3.PoolManager:
+def _open_pool(proxy: str | None) -> urllib3.PoolManager:
     # No connection is kept (`Connection: close`): it may die unnoticed while a Lambda function is frozen.
     options: dict[str, Any] = {  # Any: arguments of several types
         "retries": False,
@@ -130,51 +128,3 @@ def _pool(proxy: str | None) -> urllib3.PoolManager:
     parts = urlsplit(proxy)
     login = f"{unquote(parts.username)}:{unquote(parts.password or '')}" if parts.username else None
     return urllib3.ProxyManager(proxy, proxy_headers=urllib3.make_headers(proxy_basic_auth=login), **options)
-
-
-class CatalogAuth:
-    """The headers of a REST catalog's requests: configured ones, and a token, given or fetched by OAuth2."""
-
-    def __init__(self, properties: Mapping[str, str]) -> None:
-        self._properties = properties
-        self._headers = {
-            name.removeprefix(_HEADER_PREFIX): value
-            for name, value in properties.items()
-            if name.startswith(_HEADER_PREFIX)
-        }
-        self._token = properties.get("token")
-        self._lock = threading.Lock()
-
-    def headers(self) -> dict[str, str]:
-        """Return the headers of a request; fetch a token first if there is none."""
-        with self._lock:
-            if self._token is None and "credential" in self._properties:
-                self._token = self._fetch_token()
-            token = self._token
-        return self._headers if token is None else {**self._headers, "Authorization": f"Bearer {token}"}
-
-    def renew(self) -> bool:
-        """Forget a token that was refused. Return whether another one can be fetched."""
-        with self._lock:
-            if "credential" not in self._properties:
-                return False
-            self._token = None
-            return True
-
-    def _fetch_token(self) -> str:
-        """Fetch a token with OAuth2 client credentials, as REST catalogs define it."""
-        properties = self._properties
-        client, _, secret = properties["credential"].rpartition(":")
-        address = properties.get("oauth2-server-uri") or f"{properties['uri'].rstrip('/')}/v1/oauth/tokens"
-        form = {
-            "grant_type": "client_credentials",
-            "client_id": client,
-            "client_secret": secret,
-            "scope": properties.get("scope", "catalog"),
-        }
-        form |= {name: properties[name] for name in ("audience", "resource") if name in properties}
-        form = {name: value for name, value in form.items() if value}
-        token = send_request(address, self._headers, form).json().get("access_token")
-        if not token:
-            raise HttpError(0, "the OAuth2 server returned no access_token")
-        return str(token)

@@ -9,8 +9,9 @@ from urllib.parse import quote, urlencode
 
 from icemirror.errors import Invalid, Transient
 from icemirror.tables.table_id import TableId
-from trigger.heads.head_source import Head, missing_changelog
-from trigger.heads.http import MAX_CONCURRENT_REQUESTS, CatalogAuth, CatalogResponse, HttpError, send_request
+from trigger.heads.catalog_auth import CatalogAuth
+from trigger.heads.head_source import HeadResult, missing_changelog
+from trigger.heads.http import MAX_CONCURRENT_REQUESTS, CatalogResponse, HttpError, send_request
 
 _LEVEL_SEPARATOR = "\x1f"  # between the levels of a namespace, in a path
 _NOT_MODIFIED, _NOT_FOUND = 304, 404
@@ -18,7 +19,7 @@ _REFUSED = (401, 403)
 
 
 @dataclass(frozen=True, slots=True)
-class _KnownHead:
+class _CachedHead:
     etag: str
     location: str
 
@@ -29,21 +30,21 @@ class RestHeads:
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._properties = dict(properties)
         self._auth = CatalogAuth(properties)
-        self._effective: dict[str, str] | None = None
-        self._known: dict[TableId, _KnownHead] = {}
+        self._merged_properties: dict[str, str] | None = None
+        self._cached_heads: dict[TableId, _CachedHead] = {}
         self._pool = ThreadPoolExecutor(MAX_CONCURRENT_REQUESTS, thread_name_prefix="heads")
 
-    def load_heads(self, tables: Sequence[TableId]) -> dict[TableId, Head]:
+    def load_heads(self, tables: Sequence[TableId]) -> dict[TableId, HeadResult]:
         """Return the heads; a missing table does not hide the others."""
-        self._effective_properties()
-        return dict(zip(tables, self._pool.map(self._head, tables), strict=True))
+        self._load_properties()
+        return dict(zip(tables, self._pool.map(self._load_head, tables), strict=True))
 
     def list_tables(self, namespace: str) -> tuple[str, ...]:
         """Return the names of the tables in a namespace, read page by page."""
         names: list[str] = []
-        page, requested = "", set[str]()
+        page_token, requested_tokens = "", set[str]()
         while True:
-            parameters = {"pageToken": page, "pageSize": "500"}
+            parameters = {"pageToken": page_token, "pageSize": "500"}
             address = f"{self._address(namespace.split('.'))}/tables?{urlencode(parameters)}"
             response = self._get(address, f"the namespace {namespace}")
             if response is None:
@@ -53,26 +54,26 @@ class RestHeads:
                 names += [str(table["name"]) for table in content.get("identifiers", [])]
             except (HttpError, KeyError, TypeError) as error:
                 raise Transient(f"the REST catalog's list of {namespace} cannot be read: {error}") from error
-            requested.add(page)
-            page = str(content.get("next-page-token") or "")
-            if not page or page in requested:
+            requested_tokens.add(page_token)
+            page_token = str(content.get("next-page-token") or "")
+            if not page_token or page_token in requested_tokens:
                 return tuple(sorted(names))
 
     def close(self) -> None:
         """Stop the threads."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _head(self, table: TableId) -> Head:
-        known = self._known.get(table)
+    def _load_head(self, table: TableId) -> HeadResult:
+        cached = self._cached_heads.get(table)
         address = f"{self._address(table.namespace)}/tables/{quote(table.name, safe='')}?snapshots=refs"
         try:
-            response = self._get(address, f"the changelog {table}", known.etag if known else None)
+            response = self._get(address, f"the changelog {table}", cached.etag if cached else None)
         except (Invalid, Transient) as error:  # which may concern this table alone
             return error
         if response is None:
             return missing_changelog(table, "the REST catalog")
-        if response.status == _NOT_MODIFIED and known:
-            return known.location
+        if response.status == _NOT_MODIFIED and cached:
+            return cached.location
         try:
             location = response.json().get("metadata-location")
         except HttpError as error:
@@ -80,27 +81,27 @@ class RestHeads:
         if not location:
             return Invalid(f"the REST catalog gave no metadata-location for the changelog {table}")
         if response.etag:
-            self._known[table] = _KnownHead(response.etag, location)
+            self._cached_heads[table] = _CachedHead(response.etag, location)
         return str(location)
 
-    def _effective_properties(self) -> dict[str, str]:
-        """The configured properties with the defaults and overrides that the catalog returns, requested once."""
-        if self._effective is None:
+    def _load_properties(self) -> dict[str, str]:
+        """Return the configured properties with the catalog's defaults and overrides, which are requested once."""
+        if self._merged_properties is None:
             warehouse = self._properties.get("warehouse")
             query = f"?{urlencode({'warehouse': warehouse})}" if warehouse else ""
             response = self._get(
                 f"{self._properties['uri'].rstrip('/')}/v1/config{query}", "its configuration"
             )
             config = {} if response is None else response.json()
-            self._effective = {
+            self._merged_properties = {
                 **config.get("defaults", {}),
                 **self._properties,
                 **config.get("overrides", {}),
             }
-        return self._effective
+        return self._merged_properties
 
     def _address(self, namespace: Sequence[str]) -> str:
-        properties = self._effective_properties()
+        properties = self._load_properties()
         levels = quote(properties.get("namespace-separator", _LEVEL_SEPARATOR).join(namespace), safe="")
         prefix = f"/{properties['prefix'].strip('/')}" if properties.get("prefix") else ""
         return f"{properties['uri'].rstrip('/')}/v1{prefix}/namespaces/{levels}"
@@ -108,12 +109,7 @@ class RestHeads:
     def _get(self, address: str, subject: str, etag: str | None = None) -> CatalogResponse | None:
         """Return the response; None if the catalog does not have it."""
         try:
-            try:
-                return send_request(address, {**self._auth.headers(), **_if_none_match(etag)})
-            except HttpError as error:
-                if error.status not in _REFUSED or not self._auth.renew():
-                    raise
-                return send_request(address, {**self._auth.headers(), **_if_none_match(etag)})
+            return self._send_with_renewal(address, {"If-None-Match": etag} if etag else {})
         except HttpError as error:
             if error.status == _NOT_FOUND:
                 return None
@@ -126,6 +122,11 @@ class RestHeads:
                 f"the REST catalog did not respond to a request for {subject}: {error}"
             ) from error
 
-
-def _if_none_match(etag: str | None) -> dict[str, str]:
-    return {"If-None-Match": etag} if etag else {}
+    def _send_with_renewal(self, address: str, headers: Mapping[str, str]) -> CatalogResponse:
+        """Return the response; if the token is refused and can be renewed, that of a second request."""
+        try:
+            return send_request(address, {**self._auth.headers(), **headers})
+        except HttpError as error:
+            if error.status not in _REFUSED or not self._auth.renew():
+                raise
+        return send_request(address, {**self._auth.headers(), **headers})

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
-from icemirror.catalogs.sql_address import missing_driver, missing_file, sqlite_path
+from icemirror.catalogs.sql_address import missing_driver_error, missing_file_error, sqlite_path
 from icemirror.errors import BadConfig, Invalid, Transient
 from icemirror.tables.table_id import TableId
-from trigger.heads.head_source import Head, missing_changelog
+from trigger.heads.head_source import HeadResult, missing_changelog
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL, Engine
@@ -49,32 +49,32 @@ class SqlHeads:
         self._database = database
         self._catalog = catalog
 
-    def load_heads(self, tables: Sequence[TableId]) -> dict[TableId, Head]:
+    def load_heads(self, tables: Sequence[TableId]) -> dict[TableId, HeadResult]:
         """Return the heads of all tables, with one query over their namespaces."""
         namespaces = sorted({".".join(table.namespace) for table in tables})
-        found = {
+        locations = {
             (row["table_namespace"], row["table_name"]): row["metadata_location"]
-            for row in self._rows(namespaces)
+            for row in self._query_tables(namespaces)
         }
-        heads = {table: found.get((".".join(table.namespace), table.name)) for table in tables}
-        where = f"the catalog {self._catalog!r} (tables are stored under that `name`)"
-        return {table: head or missing_changelog(table, where) for table, head in heads.items()}
+        heads = {table: locations.get((".".join(table.namespace), table.name)) for table in tables}
+        catalog = f"the catalog {self._catalog!r} (tables are stored under that `name`)"
+        return {table: head or missing_changelog(table, catalog) for table, head in heads.items()}
 
     def list_tables(self, namespace: str) -> tuple[str, ...]:
         """Return the names of the tables in a namespace, without views."""
-        rows = self._rows([namespace])
+        rows = self._query_tables([namespace])
         return tuple(sorted(row["table_name"] for row in rows if row.get("iceberg_type") != _VIEW))
 
     def close(self) -> None:
         """Release the connections."""
         self._database.close()
 
-    def _rows(self, namespaces: Sequence[str]) -> list[Record]:
-        named = {f"namespace_{at}": namespace for at, namespace in enumerate(namespaces)}
-        placeholders = ", ".join(f":{name}" for name in named)
+    def _query_tables(self, namespaces: Sequence[str]) -> list[Record]:
+        parameters = {f"namespace_{index}": namespace for index, namespace in enumerate(namespaces)}
+        placeholders = ", ".join(f":{name}" for name in parameters)
         # Every column: only newer catalogs have `iceberg_type`.
         sql = f"SELECT * FROM iceberg_tables WHERE catalog_name = :catalog AND table_namespace IN ({placeholders})"  # noqa: S608
-        return self._database.query(sql, {"catalog": self._catalog, **named})
+        return self._database.query(sql, {"catalog": self._catalog, **parameters})
 
 
 class SqliteDatabase:
@@ -86,7 +86,7 @@ class SqliteDatabase:
     def query(self, sql: str, parameters: Mapping[str, str]) -> list[Record]:
         """Return the rows, by column."""
         if not self._path.exists():
-            raise missing_file(self._path)
+            raise missing_file_error(self._path)
         try:
             uri = f"file:{quote(str(self._path))}?mode=ro"
             with closing(sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS)) as connection:
@@ -98,7 +98,7 @@ class SqliteDatabase:
             raise self._classify_error(error) from error
 
     def close(self) -> None:
-        """Nothing to release: each query opens the file."""
+        """Do nothing: each query opens the file."""
 
     def _classify_error(self, error: sqlite3.Error) -> Exception:
         code = getattr(error, "sqlite_errorcode", None)
@@ -127,8 +127,8 @@ class AlchemyDatabase:
         name = self._engine.url.render_as_string(hide_password=True)
         try:
             with self._engine.connect() as connection:
-                found = connection.execute(text(sql), dict(parameters))
-                return [dict(row) for row in found.mappings()]
+                rows = connection.execute(text(sql), dict(parameters)).mappings()
+                return [dict(row) for row in rows]
         except ProgrammingError as error:
             raise Invalid(f"{name} has no readable Iceberg catalog: {_reason(error)}") from error
         except SQLAlchemyError as error:
@@ -147,10 +147,10 @@ def open_sql(uri: str, catalog: str) -> SqlHeads:
         raise BadConfig(
             "a SQLite catalog in memory cannot be shared between processes: use a file, sqlite:////path"
         )
-    return SqlHeads(AlchemyDatabase(_engine(uri)), catalog)
+    return SqlHeads(AlchemyDatabase(_create_engine(uri)), catalog)
 
 
-def _engine(uri: str) -> Engine:
+def _create_engine(uri: str) -> Engine:
     try:
         from sqlalchemy import create_engine, make_url
         from sqlalchemy.exc import ArgumentError, NoSuchModuleError
@@ -162,7 +162,7 @@ def _engine(uri: str) -> Engine:
         arguments = connect_arguments(make_url(uri))
         return create_engine(uri, pool_pre_ping=True, pool_size=1, connect_args=arguments)
     except ModuleNotFoundError as error:
-        raise missing_driver(error.name) from None
+        raise missing_driver_error(error.name) from None
     except (ArgumentError, NoSuchModuleError):
         raise BadConfig(
             "the catalog's uri is not a database address; write it as dialect+driver://host/name"
@@ -178,5 +178,5 @@ def connect_arguments(url: URL) -> dict[str, int]:
 
 
 def _reason(error: Exception) -> str:
-    """The driver's message, without the statement and its parameters."""
+    """Return the driver's message, without the statement and its parameters."""
     return str(getattr(error, "orig", None) or type(error).__name__).strip().partition("\n")[0]

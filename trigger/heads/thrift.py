@@ -11,6 +11,7 @@ import struct
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from enum import IntEnum
 from typing import Any
 
 _TIMEOUT_SECONDS = 10.0
@@ -19,12 +20,34 @@ _MAX_DEPTH = 32
 _CHUNK_BYTES = 1 << 16
 _STRICT = 0x8001 << 16  # version 1, in the upper half of a message's first word
 _CALL, _REPLY, _EXCEPTION = 1, 2, 3
-_STOP, _BOOL, _BYTE, _DOUBLE, _I16, _I32, _I64, _STRING, _STRUCT, _MAP, _SET, _LIST = (
-    *(0, 2, 3, 4, 6, 8, 10),
-    *(11, 12, 13, 14, 15),
-)
-_NUMBERS = {_BOOL: ">?", _BYTE: ">b", _DOUBLE: ">d", _I16: ">h", _I32: ">i", _I64: ">q"}
-_UNKNOWN_METHOD = 1
+_UNKNOWN_METHOD = 1  # the type of an application exception
+
+
+class _Type(IntEnum):
+    """Types of values in the binary protocol."""
+
+    STOP = 0
+    BOOL = 2
+    BYTE = 3
+    DOUBLE = 4
+    I16 = 6
+    I32 = 8
+    I64 = 10
+    STRING = 11
+    STRUCT = 12
+    MAP = 13
+    SET = 14
+    LIST = 15
+
+
+_NUMBER_LAYOUTS: Mapping[int, str] = {
+    _Type.BOOL: ">?",
+    _Type.BYTE: ">b",
+    _Type.DOUBLE: ">d",
+    _Type.I16: ">h",
+    _Type.I32: ">i",
+    _Type.I64: ">q",
+}
 
 ThriftArgument = str | int | Sequence[str] | Sequence[int] | Mapping[int, "ThriftArgument"]
 """An argument: text, an i32, a list of either, or a struct by field number."""
@@ -41,11 +64,11 @@ class UnknownMethod(Exception):
 
 
 class CallFailed(Exception):
-    """The server reports an error. `number`: which of the method's declared exceptions; 0 for an undeclared one."""
+    """The server reports an error. `field_id`: of the method's declared exception; 0 for an undeclared one."""
 
-    def __init__(self, number: int, message: str) -> None:
+    def __init__(self, field_id: int, message: str) -> None:
         super().__init__(message)
-        self.number = number
+        self.field_id = field_id
 
 
 class Connection:
@@ -62,18 +85,18 @@ class Connection:
         try:
             self._stream.settimeout(_TIMEOUT_SECONDS)
             self._stream.sendall(header + _encode(arguments))
-            kind, response = _ThriftReader(self._stream, deadline).message()
+            message_type, response = _ThriftReader(self._stream, deadline).read_message()
         except TimeoutError:
             raise ThriftError(f"no complete response within {_TIMEOUT_SECONDS:.0f} s") from None
         except OSError as error:
             raise ThriftError(str(error) or type(error).__name__) from None
-        if kind == _EXCEPTION and response.get(2) == _UNKNOWN_METHOD:
+        if message_type == _EXCEPTION and response.get(2) == _UNKNOWN_METHOD:
             raise UnknownMethod(method)
-        if kind != _REPLY:
+        if message_type != _REPLY:
             raise CallFailed(0, _first_line(response.get(1)))
-        for number, value in response.items():
-            if number:
-                raise CallFailed(number, _first_line(value.get(1) if isinstance(value, dict) else None))
+        for field_id, value in response.items():
+            if field_id:
+                raise CallFailed(field_id, _first_line(value.get(1) if isinstance(value, dict) else None))
         return response.get(0)
 
 
@@ -89,29 +112,29 @@ def open_connection(host: str, port: int) -> Iterator[Connection]:
 
 
 def _first_line(text: object) -> str:
-    """The first line of a server's message, shortened."""
+    """Return the first line of a server's message, shortened."""
     return str(text or "no reason given").strip().partition("\n")[0][:300]
 
 
 def _encode(fields: Mapping[int, ThriftArgument]) -> bytes:
     parts: list[bytes] = []
-    for number, value in fields.items():
-        kind, data = _encode_value(value)
-        parts += [struct.pack(">bh", kind, number), data]
-    return b"".join([*parts, bytes([_STOP])])
+    for field_id, value in fields.items():
+        value_type, data = _encode_value(value)
+        parts += [struct.pack(">bh", value_type, field_id), data]
+    return b"".join([*parts, bytes([_Type.STOP])])
 
 
 def _encode_value(value: ThriftArgument) -> tuple[int, bytes]:
     if isinstance(value, str):
         data = value.encode()
-        return _STRING, struct.pack(">i", len(data)) + data
+        return _Type.STRING, struct.pack(">i", len(data)) + data
     if isinstance(value, int):
-        return _I32, struct.pack(">i", value)
+        return _Type.I32, struct.pack(">i", value)
     if isinstance(value, Mapping):
-        return _STRUCT, _encode(value)
+        return _Type.STRUCT, _encode(value)
     encoded = [_encode_value(item) for item in value]
-    kind = encoded[0][0] if encoded else _STRING
-    return _LIST, struct.pack(">bi", kind, len(encoded)) + b"".join(data for _, data in encoded)
+    item_type = encoded[0][0] if encoded else _Type.STRING
+    return _Type.LIST, struct.pack(">bi", item_type, len(encoded)) + b"".join(data for _, data in encoded)
 
 
 class _ThriftReader:
@@ -121,73 +144,77 @@ class _ThriftReader:
         self._stream = stream
         self._deadline = deadline
         self._buffer = bytearray()
-        self._at = 0
+        self._position = 0
         self._discarded = 0
         self._readers: dict[int, Callable[[int], object]] = {
-            _STRING: self._text,
-            _STRUCT: self._fields,
-            _MAP: self._map,
-            _SET: self._list,
-            _LIST: self._list,
+            _Type.STRING: self._read_text,
+            _Type.STRUCT: self._read_struct,
+            _Type.MAP: self._read_map,
+            _Type.SET: self._read_list,
+            _Type.LIST: self._read_list,
         }
 
-    def message(self) -> tuple[int, Fields]:
-        """Read the message: its kind, and its struct."""
-        first = self._number(">I")
-        if first & 0xFFFF0000 != _STRICT:
+    def read_message(self) -> tuple[int, Fields]:
+        """Return the type of the message, and its struct."""
+        first_word = self._read_number(">I")
+        if first_word & 0xFFFF0000 != _STRICT:
             raise ThriftError("the server does not use Thrift's binary protocol")
-        self._text(0)
-        self._number(">i")
-        return first & 0xFF, self._fields(0)
+        self._read_text(0)
+        self._read_number(">i")
+        return first_word & 0xFF, self._read_struct(0)
 
-    def _take(self, size: int) -> bytes:
-        if size < 0 or self._discarded + self._at + size > _MAX_BYTES:
+    def _read_bytes(self, size: int) -> bytes:
+        if size < 0 or self._discarded + self._position + size > _MAX_BYTES:
             raise ThriftError(f"the response is larger than {_MAX_BYTES >> 20} MB or not Thrift")
-        while len(self._buffer) - self._at < size:
-            if self._at > _CHUNK_BYTES:
-                del self._buffer[: self._at]
-                self._discarded, self._at = self._discarded + self._at, 0
-            left = self._deadline - time.monotonic()
-            if left <= 0:
+        while len(self._buffer) - self._position < size:
+            if self._position > _CHUNK_BYTES:
+                del self._buffer[: self._position]
+                self._discarded, self._position = self._discarded + self._position, 0
+            remaining_seconds = self._deadline - time.monotonic()
+            if remaining_seconds <= 0:
                 raise TimeoutError
-            self._stream.settimeout(left)
+            self._stream.settimeout(remaining_seconds)
             chunk = self._stream.recv(_CHUNK_BYTES)
             if not chunk:
                 raise ThriftError("the connection was closed")
             self._buffer += chunk
-        taken = bytes(self._buffer[self._at : self._at + size])
-        self._at += size
-        return taken
+        content = bytes(self._buffer[self._position : self._position + size])
+        self._position += size
+        return content
 
-    def _number(self, layout: str) -> Any:  # noqa: ANN401 (depends on the layout)
-        return struct.unpack(layout, self._take(struct.calcsize(layout)))[0]
+    def _read_number(self, layout: str) -> Any:  # noqa: ANN401 (depends on the layout)
+        return struct.unpack(layout, self._read_bytes(struct.calcsize(layout)))[0]
 
-    def _value(self, kind: int, depth: int) -> object:
-        if kind in _NUMBERS:
-            return self._number(_NUMBERS[kind])
-        if kind not in self._readers or depth >= _MAX_DEPTH:
-            raise ThriftError(f"the response cannot be read: type {kind} at depth {depth}")
-        return self._readers[kind](depth + 1)
+    def _read_value(self, value_type: int, depth: int) -> object:
+        if value_type in _NUMBER_LAYOUTS:
+            return self._read_number(_NUMBER_LAYOUTS[value_type])
+        if value_type not in self._readers or depth >= _MAX_DEPTH:
+            raise ThriftError(f"the response cannot be read: type {value_type} at depth {depth}")
+        return self._readers[value_type](depth + 1)
 
-    def _text(self, _: int) -> str:
-        return self._take(self._number(">i")).decode(errors="replace")
+    def _read_text(self, _: int) -> str:
+        return self._read_bytes(self._read_number(">i")).decode(errors="replace")
 
-    def _fields(self, depth: int) -> Fields:
+    def _read_struct(self, depth: int) -> Fields:
         fields: Fields = {}
-        while kind := self._number(">b"):
-            number = self._number(">h")
-            fields[number] = self._value(kind, depth)
+        while value_type := self._read_number(">b"):
+            field_id = self._read_number(">h")
+            fields[field_id] = self._read_value(value_type, depth)
         return fields
 
-    def _list(self, depth: int) -> list[object]:
-        kind, size = self._number(">b"), self._number(">i")
-        return [self._value(kind, depth) for _ in range(size)]
+    def _read_list(self, depth: int) -> list[object]:
+        item_type, size = self._read_number(">b"), self._read_number(">i")
+        return [self._read_value(item_type, depth) for _ in range(size)]
 
-    def _map(self, depth: int) -> dict[object, object]:
-        key, value, size = self._number(">b"), self._number(">b"), self._number(">i")
-        return {_key(self._value(key, depth)): self._value(value, depth) for _ in range(size)}
+    def _read_map(self, depth: int) -> dict[object, object]:
+        key_type, value_type = self._read_number(">b"), self._read_number(">b")
+        size = self._read_number(">i")
+        return {
+            _hashable(self._read_value(key_type, depth)): self._read_value(value_type, depth)
+            for _ in range(size)
+        }
 
 
-def _key(value: object) -> object:
-    """A map's key. Some maps have lists as keys (a skewed table's locations); a dict needs them as text."""
+def _hashable(value: object) -> object:
+    """Return a map's key. Some maps have lists as keys (a skewed table's locations); a dict needs them as text."""
     return value if isinstance(value, Hashable) else str(value)

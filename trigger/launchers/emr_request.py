@@ -6,15 +6,15 @@ import math
 import re
 from typing import Any
 
-from icemirror.processes.run_request import RunRequest
 from icemirror.protocol.events import RunState
+from icemirror.protocol.run_request import RunRequest
 from icemirror.settings.trigger import EmrServerlessLauncherSettings
 from trigger.launchers.job_arguments import JobArguments
 
-PREFIX = "spark.emr-serverless."
+PLATFORM_PREFIX = "spark.emr-serverless."
 _STOP_AFTER_SHARE = 0.9  # of the timeout
 _ENVIRONMENT = "environment"  # where the first archive is unpacked
-_SECRET = "EMR.secret@"  # noqa: S105 (EMR reads the value from Secrets Manager)
+_SECRET_PREFIX = "EMR.secret@"  # noqa: S105 (EMR reads the value from Secrets Manager)
 
 _STATES = {
     "SUBMITTED": RunState.QUEUED,
@@ -30,7 +30,7 @@ _STATES = {
 
 
 def run_state(state: str) -> RunState:
-    """Convert EMR's state; a new state is unknown."""
+    """Return the run state for EMR's state; a new state is unknown."""
     return _STATES.get(state, RunState.UNKNOWN)
 
 
@@ -38,13 +38,13 @@ def start_job_run(
     settings: EmrServerlessLauncherSettings, job: JobArguments, request: RunRequest
 ) -> dict[str, Any]:
     """Return the arguments of `StartJobRun`. Equal requests give equal arguments, since a token may be sent again."""
-    name = job.name(request.token)
+    name = job.run_name(request.token)
     overrides: dict[str, Any] = {  # Any: AWS' JSON
         "applicationConfiguration": [
             {"classification": "spark-defaults", "properties": spark_properties(settings, job)}
         ]
     }
-    if monitoring := _monitoring(settings):
+    if monitoring := _monitoring_configuration(settings):
         overrides["monitoringConfiguration"] = monitoring
     if settings.disk_key_arn is not None:
         overrides["diskEncryptionConfiguration"] = {"encryptionKeyArn": settings.disk_key_arn}
@@ -63,7 +63,7 @@ def start_job_run(
                 "entryPointArguments": [
                     "--stop-after",
                     f"{settings.timeout * _STOP_AFTER_SHARE:.0f}",
-                    *job.build(request),
+                    *job.command_line(request),
                 ],
             }
         },
@@ -76,8 +76,8 @@ def start_job_run(
     }
 
 
-def _monitoring(settings: EmrServerlessLauncherSettings) -> dict[str, Any]:
-    """Where logs are written, and the key of the logs that EMR always keeps for a month."""
+def _monitoring_configuration(settings: EmrServerlessLauncherSettings) -> dict[str, Any]:
+    """Return where logs are written, and the key of the logs that EMR always keeps for a month."""
     monitoring: dict[str, Any] = {}
     if settings.log_uri is not None:
         monitoring["s3MonitoringConfiguration"] = {"logUri": settings.log_uri}
@@ -87,31 +87,32 @@ def _monitoring(settings: EmrServerlessLauncherSettings) -> dict[str, Any]:
 
 
 def _tag(text: str) -> str:
-    """Replace the characters that AWS does not allow in a tag."""
+    """Return the text without the characters that AWS does not allow in a tag."""
     return re.sub(r"[^A-Za-z0-9 _.:/=+@-]", "_", text)[:256]
 
 
 def spark_properties(settings: EmrServerlessLauncherSettings, job: JobArguments) -> dict[str, str]:
-    """Return the properties that Spark needs before the job runs; the job sets the rest of `job.spark`."""
+    """Return the properties that Spark needs before the job runs; the job sets the others of `job.spark`."""
     properties = dict(job.launch_properties)
     if settings.archives:
-        first, *rest = settings.archives
+        first, *others = settings.archives
         environment = first if "#" in first else f"{first}#{_ENVIRONMENT}"
-        properties |= {"spark.archives": ",".join((environment, *rest))}
+        properties |= {"spark.archives": ",".join((environment, *others))}
         properties |= _python_properties(f"./{environment.rpartition('#')[2]}/bin/python")
     else:  # Spark does not see the variables of a custom image
         properties = _python_properties(settings.python) | properties
     secrets = {
-        f"{PREFIX}driverEnv.{variable}": f"{_SECRET}{secret}" for variable, secret in settings.secrets.items()
+        f"{PLATFORM_PREFIX}driverEnv.{variable}": f"{_SECRET_PREFIX}{secret}"
+        for variable, secret in settings.secrets.items()
     }
     return properties | secrets
 
 
 def _python_properties(python: str) -> dict[str, str]:
-    """The properties that make this Python run driver and executors."""
+    """Return the properties that let this Python run driver and executors."""
     return {
-        f"{PREFIX}driverEnv.PYSPARK_DRIVER_PYTHON": python,
-        f"{PREFIX}driverEnv.PYSPARK_PYTHON": python,
+        f"{PLATFORM_PREFIX}driverEnv.PYSPARK_DRIVER_PYTHON": python,
+        f"{PLATFORM_PREFIX}driverEnv.PYSPARK_PYTHON": python,
         "spark.executorEnv.PYSPARK_PYTHON": python,
     }
 

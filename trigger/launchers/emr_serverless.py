@@ -9,14 +9,15 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from icemirror.aws_errors import aws_error_code, aws_error_message, creating_client, is_refused
+from icemirror.aws_errors import aws_error_code, aws_error_message, is_refused, translate_client_errors
 from icemirror.errors import BadConfig, IcemirrorError, Invalid, Transient
-from icemirror.processes.run_request import RunRequest
 from icemirror.protocol.events import RunState
+from icemirror.protocol.run_request import RunRequest
 from icemirror.settings.trigger import EmrServerlessLauncherSettings
 from trigger.launchers.emr_request import log_location, run_state, start_job_run
 from trigger.launchers.job_arguments import JobArguments
@@ -33,6 +34,15 @@ _SEARCH_WINDOW_SECONDS = 24 * 3600.0
 _CONNECT_SECONDS, _READ_SECONDS, _ATTEMPTS = 5, 20, 3
 
 
+@dataclass(frozen=True, slots=True)
+class EmrRun:
+    """A job run of the application."""
+
+    id: str
+    state: RunState
+    created_at: float
+
+
 class EmrServerlessLauncher:
     """Launches on one application."""
 
@@ -44,18 +54,18 @@ class EmrServerlessLauncher:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._client, self._settings, self._job, self._clock = client, settings, job, clock
-        self._polled: dict[str, tuple[float, RunState]] = {}
+        self._polls: dict[str, tuple[float, RunState]] = {}  # time and result of the last poll, by run id
 
     def launch(self, request: RunRequest) -> str:
         """Start the run, or find the one that was started with its token."""
         try:
-            started = self._client.start_job_run(**start_job_run(self._settings, self._job, request))
-            return str(started["jobRunId"])
+            response = self._client.start_job_run(**start_job_run(self._settings, self._job, request))
+            return str(response["jobRunId"])
         except Exception as error:
             code = aws_error_code(error)
             # The token was used with other arguments, those of an older release or configuration.
-            if code in (_CONFLICT, _VALIDATION) and (known := self.find(request.token)) is not None:
-                return known
+            if code in (_CONFLICT, _VALIDATION) and (run_id := self.find(request.token)) is not None:
+                return run_id
             if code == _VALIDATION and (state := self._application_state()) in _PENDING_STATES:
                 raise Transient(
                     f"EMR Serverless did not accept the job: the application is {state}. {aws_error_message(error)}"
@@ -64,28 +74,28 @@ class EmrServerlessLauncher:
 
     def find(self, token: str) -> str | None:
         """Return the run of that token among the recent ones."""
-        found = self._find_by_name(self._job.name(token))
-        return None if found is None else str(found["id"])
+        run = self._find_by_name(self._job.run_name(token))
+        return None if run is None else run.id
 
     def poll(self, run_id: str) -> RunState:
         """Return EMR's state of the run. A run that is queued too long is cancelled."""
-        polled_at, state = self._polled.get(run_id, (-math.inf, RunState.UNKNOWN))
+        polled_at, state = self._polls.get(run_id, (-math.inf, RunState.UNKNOWN))
         if self._clock() - polled_at < _POLL_SECONDS:
             return state
-        found = self._get_run(run_id)
-        state = RunState.ENDED if found is None else run_state(found["state"])
-        if found is not None and state is RunState.QUEUED and self._age(found) > self._settings.start_timeout:
+        run = self._get_run(run_id)
+        state = RunState.ENDED if run is None else run.state
+        if run is not None and state is RunState.QUEUED and self._age(run) > self._settings.start_timeout:
             self.cancel(run_id)
             state = RunState.ENDED
         if state is RunState.ENDED:
-            self._polled.pop(run_id, None)
+            self._polls.pop(run_id, None)
         else:
             now = self._clock()
             # A run that left its slot is never polled again.
-            self._polled = {
-                known: polled for known, polled in self._polled.items() if now - polled[0] < _POLL_SECONDS
+            self._polls = {
+                polled_id: poll for polled_id, poll in self._polls.items() if now - poll[0] < _POLL_SECONDS
             }
-            self._polled[run_id] = (now, state)
+            self._polls[run_id] = (now, state)
         return state
 
     def log_location(self, run_id: str) -> str:
@@ -94,17 +104,17 @@ class EmrServerlessLauncher:
 
     def cancel(self, run_id: str) -> None:
         """Cancel the run."""
-        self._polled.pop(run_id, None)
+        self._polls.pop(run_id, None)
         try:
-            found = self._get_run(run_id)
-            if found is not None and run_state(found["state"]) is not RunState.ENDED:
-                self._client.cancel_job_run(applicationId=self._settings.application_id, jobRunId=found["id"])
+            run = self._get_run(run_id)
+            if run is not None and run.state is not RunState.ENDED:
+                self._client.cancel_job_run(applicationId=self._settings.application_id, jobRunId=run.id)
         except Exception as error:
             if aws_error_code(error) not in (_NOT_FOUND, _VALIDATION):  # it has ended in the meantime
                 raise self._classify_error(error, f"cancel the job run {run_id}") from error
 
-    def _get_run(self, run_id: str) -> dict[str, Any] | None:
-        """Return a run's id, state and creation time, by its id or name."""
+    def _get_run(self, run_id: str) -> EmrRun | None:
+        """Return a run by its id or name."""
         if not _RUN_ID.fullmatch(run_id):
             return self._find_by_name(run_id)
         try:
@@ -113,32 +123,32 @@ class EmrServerlessLauncher:
             if aws_error_code(error) == _NOT_FOUND:
                 return None
             raise self._classify_error(error, f"get the status of job run {run_id}") from error
-        run = response["jobRun"]
-        return {"id": run_id, "state": run["state"], "createdAt": run["createdAt"]}
+        return _read_run(run_id, response["jobRun"])
 
-    def _find_by_name(self, name: str) -> dict[str, Any] | None:
+    def _find_by_name(self, name: str) -> EmrRun | None:
         """Return a run by its name; of several, the one that has not ended."""
-        oldest = self._settings.timeout + self._settings.start_timeout + _SEARCH_WINDOW_SECONDS
-        after = datetime.fromtimestamp(self._clock(), UTC) - timedelta(seconds=oldest)
-        ended: dict[str, Any] | None = None
+        max_age_seconds = self._settings.timeout + self._settings.start_timeout + _SEARCH_WINDOW_SECONDS
+        min_created_at = datetime.fromtimestamp(self._clock(), UTC) - timedelta(seconds=max_age_seconds)
+        ended_run: EmrRun | None = None
         try:
             pages = self._client.get_paginator("list_job_runs").paginate(
                 applicationId=self._settings.application_id,
-                createdAtAfter=after,
+                createdAtAfter=min_created_at,
                 PaginationConfig={"PageSize": _PAGE},
             )
             for page in pages:
-                for run in page["jobRuns"]:
-                    if run.get("name") == name:
-                        if run_state(run["state"]) is not RunState.ENDED:
-                            return dict(run)
-                        ended = dict(run)
+                for summary in page["jobRuns"]:
+                    if summary.get("name") == name:
+                        run = _read_run(str(summary["id"]), summary)
+                        if run.state is not RunState.ENDED:
+                            return run
+                        ended_run = run
         except Exception as error:
             raise self._classify_error(error, "list job runs") from error
-        return ended
+        return ended_run
 
-    def _age(self, run: dict[str, Any]) -> float:
-        return self._clock() - float(run["createdAt"].timestamp())
+    def _age(self, run: EmrRun) -> float:
+        return self._clock() - run.created_at
 
     def _application_state(self) -> str:
         try:
@@ -148,7 +158,7 @@ class EmrServerlessLauncher:
         return str(response["application"]["state"])
 
     def _classify_error(self, error: Exception, action: str) -> IcemirrorError:
-        """Convert a failed call to the error whose class states the remedy."""
+        """Return the icemirror error for a failed call."""
         if isinstance(error, IcemirrorError):
             return error
         code, application = aws_error_code(error) or type(error).__name__, self._settings.application_id
@@ -171,6 +181,10 @@ class EmrServerlessLauncher:
         return Transient(f"EMR Serverless did not {action}: {code} {aws_error_message(error)}".rstrip())
 
 
+def _read_run(run_id: str, description: Mapping[str, Any]) -> EmrRun:  # Any: AWS' JSON
+    return EmrRun(run_id, run_state(description["state"]), float(description["createdAt"].timestamp()))
+
+
 def open_emr_serverless(settings: EmrServerlessLauncherSettings, job: JobArguments) -> EmrServerlessLauncher:
     """Open the launcher with its AWS client."""
     try:
@@ -185,7 +199,7 @@ def open_emr_serverless(settings: EmrServerlessLauncherSettings, job: JobArgumen
         read_timeout=_READ_SECONDS,
         retries={"mode": "standard", "max_attempts": _ATTEMPTS},
     )
-    with creating_client("trigger.launcher", "region"):
+    with translate_client_errors("trigger.launcher", "region"):
         client = boto3.client(
             "emr-serverless", region_name=settings.region, endpoint_url=settings.endpoint, config=limits
         )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from icemirror.config_file.job_config import config_for_job
 from icemirror.config_file.packing import pack_arguments
-from icemirror.processes.run_request import RunRequest
+from icemirror.protocol.run_request import RunRequest
 from icemirror.settings import Settings
 from icemirror.settings.masking import mask_properties
 from icemirror.settings.model import LAUNCH_PROPERTIES
@@ -30,54 +30,54 @@ def name_run(token: str, deployment: str) -> str:
     that share a platform.
     """
     group, slot, gen = token.rsplit("-", 2)
-    short = re.sub(r"[^a-z0-9]+", "-", group.lower())[:_GROUP_CHARACTERS].strip("-") or "x"
+    group_slug = re.sub(r"[^a-z0-9]+", "-", group.lower())[:_GROUP_CHARACTERS].strip("-") or "x"
     digest = hashlib.sha256(f"{deployment}\n{token}".encode()).hexdigest()[:_HASH_CHARACTERS]
-    return f"icemirror-{short}-{slot}-{gen}-{digest}"
+    return f"icemirror-{group_slug}-{slot}-{gen}-{digest}"
 
 
 @dataclass(frozen=True)
 class JobArguments:
-    """The part that all jobs of a trigger share. It contains no secret."""
+    """The arguments that all jobs of a trigger share. They contain no secret."""
 
     deployment: str
     config: tuple[str, ...]
     launch_properties: Mapping[str, str]
 
-    def name(self, token: str) -> str:
+    def run_name(self, token: str) -> str:
         """Return the run's name on the platform."""
         return name_run(token, self.deployment)
 
-    def build(self, request: RunRequest) -> list[str]:
+    def command_line(self, request: RunRequest) -> list[str]:
         """Return the arguments of `icemirror_job.py`."""
         return [
             "--request",
             request.model_dump_json(),
             "--run-id",
-            self.name(request.token),
+            self.run_name(request.token),
             "--config",
             *self.config,
         ]
 
 
 def job_arguments(
-    settings: Settings, environ: Mapping[str, str], provided: Collection[str], platform_prefix: str
+    settings: Settings, environ: Mapping[str, str], provided_variables: Collection[str], platform_prefix: str
 ) -> JobArguments:
     """Return the arguments for these settings.
 
-    `provided` are the environment variables that the launcher sets for jobs. Spark properties with `platform_prefix`
-    are for the platform, which reads them before the job runs.
+    `provided_variables`: the environment variables that the launcher sets for jobs. Spark properties with
+    `platform_prefix` are for the platform, which reads them before the job runs.
     """
     config = config_for_job(settings, environ)
-    if missing := sorted(config.variables - set(provided)):
+    if missing := sorted(config.variables - set(provided_variables)):
         log.warning(
-            "jobs need environment variables that trigger.launcher.secrets does not set; "
-            "set them in the image or on the platform",
+            "job environment variables missing",
             variables=missing,
+            advice="set them with trigger.launcher.secrets, in the image or on the platform",
         )
     spark = settings.job.spark
-    public = {name for name, value in mask_properties(spark).items() if value == spark[name]}
+    public_names = {name for name, value in mask_properties(spark).items() if value == spark[name]}
     prefixes = (*LAUNCH_PROPERTIES, *_PLATFORM_PREFIXES, platform_prefix)
-    at_start = {name: spark[name] for name in sorted(public) if name.startswith(prefixes)}
+    launch_properties = {name: spark[name] for name in sorted(public_names) if name.startswith(prefixes)}
     return JobArguments(
-        f"{settings.project_ref}/{settings.environment}", pack_arguments(config.text), at_start
+        f"{settings.project_ref}/{settings.environment}", pack_arguments(config.text), launch_properties
     )

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from icemirror.errors import BadConfig, IcemirrorError, Invalid, Transient
-from icemirror.processes.run_request import RunRequest
 from icemirror.protocol.events import RunState
+from icemirror.protocol.run_request import RunRequest
 from icemirror.settings.trigger import KubernetesLauncherSettings
 from trigger.launchers.job_arguments import JobArguments
 from trigger.launchers.spark_application import run_state, spark_application
@@ -40,28 +40,28 @@ class KubernetesLauncher:
 
     def launch(self, request: RunRequest) -> str:
         """Create the object, unless it exists."""
-        name = self._job.name(request.token)
+        name = self._job.run_name(request.token)
         application = self._resource(spark_application(self._settings, self._job, request))
         try:
             self._client.create(application, namespace=self._settings.namespace)
         except Exception as error:
-            if _status(error) != _CONFLICT:
+            if _http_status(error) != _CONFLICT:
                 raise self._classify_error(error, "create") from error
         return name
 
     def find(self, token: str) -> str | None:
         """Return the name of the token's object, if it exists."""
-        name = self._job.name(token)
+        name = self._job.run_name(token)
         return None if self._get(name) is None else name
 
     def poll(self, run_id: str) -> RunState:
         """Return the operator's state of the run. A run that is queued too long is deleted."""
-        found = self._get(run_id)
-        if found is None:
+        application = self._get(run_id)
+        if application is None:
             return RunState.ENDED
-        state = run_state(found)
-        age = self._clock() - found.metadata.creationTimestamp.timestamp()
-        if state is RunState.QUEUED and age > self._settings.start_timeout:
+        state = run_state(application)
+        age_seconds = self._clock() - application.metadata.creationTimestamp.timestamp()
+        if state is RunState.QUEUED and age_seconds > self._settings.start_timeout:
             self.cancel(run_id)
             return RunState.ENDED
         return state
@@ -75,31 +75,31 @@ class KubernetesLauncher:
         try:
             self._client.delete(self._resource, run_id, namespace=self._settings.namespace)
         except Exception as error:
-            if _status(error) != _NOT_FOUND:
+            if _http_status(error) != _NOT_FOUND:
                 raise self._classify_error(error, "delete") from error
 
     def _get(self, name: str) -> Any:  # noqa: ANN401 (the resource, or None)
         try:
             return self._client.get(self._resource, name, namespace=self._settings.namespace)
         except Exception as error:
-            if _status(error) == _NOT_FOUND:
+            if _http_status(error) == _NOT_FOUND:
                 return None
             raise self._classify_error(error, "get") from error
 
     def _classify_error(self, error: Exception, verb: str) -> IcemirrorError:
-        """Convert a failed call to the error whose class says what to do."""
-        code, text, where = _status(error), _text(error), self._settings.namespace
-        if code == _NOT_FOUND:
+        """Return the icemirror error for a failed call."""
+        status, text, namespace = _http_status(error), _api_message(error), self._settings.namespace
+        if status == _NOT_FOUND:
             return Invalid(
-                f"Kubernetes has no {_KIND} of {self._settings.api_version} in the namespace {where}: install the "
+                f"Kubernetes has no {_KIND} of {self._settings.api_version} in the namespace {namespace}: install the "
                 "Spark operator, or correct trigger.launcher.api_version and namespace"
             )
-        if code in (_FORBIDDEN, _UNAUTHORIZED) and not any(word in text for word in _TEMPORARY):
+        if status in (_FORBIDDEN, _UNAUTHORIZED) and not any(word in text for word in _TEMPORARY):
             return Invalid(
-                f"Kubernetes does not let the trigger {verb} {_PLURAL} in the namespace {where}: {text}. Bind the role "
-                "in infra/kubernetes/base to its service account"
+                f"Kubernetes does not let the trigger {verb} {_PLURAL} in the namespace {namespace}: {text}. Bind the "
+                "role in infra/kubernetes/base to its service account"
             )
-        if code in _INVALID_REQUEST:
+        if status in _INVALID_REQUEST:
             return Invalid(f"Kubernetes refused the {_KIND}: {text}. Check trigger.launcher.template")
         return Transient(f"Kubernetes did not {verb} a {_KIND}: {text or type(error).__name__}")
 
@@ -125,14 +125,14 @@ def open_kubernetes_launcher(settings: KubernetesLauncherSettings, job: JobArgum
     return KubernetesLauncher(client, resource, settings, job)
 
 
-def _status(error: Exception) -> int | None:
-    """The HTTP status of the API's response; None if there was none."""
-    code = getattr(getattr(error, "status", None), "code", None)
+def _http_status(error: Exception) -> int | None:
+    """Return the HTTP status of the API's response; None if there was none."""
+    status = getattr(getattr(error, "status", None), "code", None)
     # For an unknown API group the response is plain text.
-    code = code or getattr(getattr(error, "response", None), "status_code", None)
-    return code if isinstance(code, int) else None
+    status = status or getattr(getattr(error, "response", None), "status_code", None)
+    return status if isinstance(status, int) else None
 
 
-def _text(error: Exception) -> str:
-    """The API's message. Other errors give no text, since it may contain the request."""
+def _api_message(error: Exception) -> str:
+    """Return the API's message. Other errors give no text, since it may contain the request."""
     return str(getattr(getattr(error, "status", None), "message", None) or "")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from icemirror.processes.run_request import RunRequest
 from icemirror.protocol.events import RunState
+from icemirror.protocol.run_request import RunRequest
 
 
 class Launcher(Protocol):

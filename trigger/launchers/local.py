@@ -19,11 +19,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from icemirror.errors import Invalid, Transient
-from icemirror.processes.crash_points import reach
+from icemirror.processes.crash_points import crash_point
 from icemirror.processes.process_identity import identify, is_alive
 from icemirror.processes.python_path import exclude_working_directory
-from icemirror.processes.run_request import RunRequest
 from icemirror.protocol.events import RunState
+from icemirror.protocol.run_request import RunRequest
 
 _MAX_RUNS_KEPT = 50
 _MAX_LOG_BYTES = 64 << 20
@@ -53,25 +53,25 @@ class LocalLauncher:
             raise Transient(f"the worker could not be started: {error}") from error
 
     def _launch(self, request: RunRequest) -> str:
-        record = self._record(request.token)
+        record = self._record_path(request.token)
         with self._launch_lock():
-            if (known := self.find(request.token)) is not None:
-                return known
+            if (recorded_run_id := self.find(request.token)) is not None:
+                return recorded_run_id
             self._delete_old_runs()
-            reach("spawn")
+            crash_point("spawn")
             process = self._spawn(request)
-            reach("spawned")
+            crash_point("spawned")
             self._children.append(process)
             run_id = identify(process.pid) or f"{process.pid}@ended"
-            new = record.with_suffix(".new")
-            new.write_text(run_id)
-            new.replace(record)
+            temporary = record.with_suffix(".new")
+            temporary.write_text(run_id)
+            temporary.replace(record)
         return run_id
 
     def find(self, token: str) -> str | None:
         """Return the process that was started for the token, if there is one."""
         try:
-            return self._record(token).read_text()
+            return self._record_path(token).read_text()
         except FileNotFoundError:
             return None
 
@@ -99,7 +99,7 @@ class LocalLauncher:
                     return str(self.log_path(record.stem))
         return ""
 
-    def _record(self, token: str) -> Path:
+    def _record_path(self, token: str) -> Path:
         return self._runs / f"{token}.run"
 
     def _spawn(self, request: RunRequest) -> subprocess.Popen[bytes]:
@@ -133,9 +133,9 @@ class LocalLauncher:
             yield
 
     def _delete_old_runs(self) -> None:
-        """Keep the latest runs and as many logs."""
-        for folder, kind in ((self._runs, "*.run"), (self._logs, "*.log*")):
-            for file in sorted(folder.glob(kind), key=_modified_at, reverse=True)[_MAX_RUNS_KEPT:]:
+        """Delete all but the latest runs and as many logs."""
+        for folder, pattern in ((self._runs, "*.run"), (self._logs, "*.log*")):
+            for file in sorted(folder.glob(pattern), key=_modified_at, reverse=True)[_MAX_RUNS_KEPT:]:
                 if folder == self._logs or not is_alive(file.read_text()):
                     file.unlink(missing_ok=True)
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from icemirror.processes.run_request import RunRequest
 from icemirror.protocol.events import RunState
+from icemirror.protocol.run_request import RunRequest
 from icemirror.settings.trigger import KubernetesLauncherSettings
 from trigger.launchers.job_arguments import JobArguments
 
-PREFIX = "spark.kubernetes."
+PLATFORM_PREFIX = "spark.kubernetes."
 APACHE = "spark.apache.org"
 Object = dict[str, Any]  # Any: Kubernetes' JSON
 
 _SPARK_VERSION = "4.0.0"  # the operators require one; the image decides
-_JOB_USER = 10001  # the user of our image
+_JOB_USER = 10001  # the user of icemirror's image
 _SECURITY: Object = {
     "runAsNonRoot": True,
     "runAsUser": _JOB_USER,
@@ -63,15 +63,15 @@ _APACHE_STATES = {
 
 
 def spark_application(settings: KubernetesLauncherSettings, job: JobArguments, request: RunRequest) -> Object:
-    """Return the object to create: our defaults, then the template, then the fields that must not change."""
-    name = job.name(request.token)
+    """Return the object to create: icemirror's defaults, then the template, then the fields that must not change."""
+    name = job.run_name(request.token)
     defaults: Object = {
         "apiVersion": settings.api_version,
         "kind": "SparkApplication",
         "metadata": {"name": name, "namespace": settings.namespace, "labels": _labels(job, request)},
-        "spec": _apache(settings, job, request)
+        "spec": _apache_spec(settings, job, request)
         if _is_apache(settings)
-        else _kubeflow(settings, job, request),
+        else _kubeflow_spec(settings, job, request),
     }
     # The protocol decides what is launched again.
     no_restart = (
@@ -89,7 +89,7 @@ def spark_application(settings: KubernetesLauncherSettings, job: JobArguments, r
 
 
 def merge_mappings(base: Object, overrides: Mapping[str, Any]) -> Object:
-    """Merge mappings at every depth; other values of `overrides` replace those of `base`, and None removes them."""
+    """Return the mappings, merged at every depth. Other values of `overrides` replace those of `base`; None removes."""
     merged = dict(base)
     for key, value in overrides.items():
         if value is None:
@@ -103,7 +103,7 @@ def merge_mappings(base: Object, overrides: Mapping[str, Any]) -> Object:
 
 
 def run_state(application: Mapping[str, Any]) -> RunState:
-    """Convert the operator's state; a new state is unknown."""
+    """Return the run state for the operator's state; a new state is unknown."""
     status = application.get("status") or {}
     if str(application.get("apiVersion", "")).startswith(f"{APACHE}/"):
         summary = (status.get("currentState") or {}).get("currentStateSummary") or ""
@@ -121,20 +121,20 @@ def _labels(job: JobArguments, request: RunRequest) -> dict[str, str]:
         "app.kubernetes.io/name": "icemirror",
         "app.kubernetes.io/component": "job",
         "app.kubernetes.io/managed-by": "icemirror-trigger",
-        "icemirror/run": job.name(request.token),
+        "icemirror/run": job.run_name(request.token),
     }
 
 
 def _spark_conf(settings: KubernetesLauncherSettings, job: JobArguments) -> dict[str, str]:
-    """The Spark properties. Secrets use Spark's property: it needs no operator support and no webhook."""
+    """Return the Spark properties. Secrets use Spark's property: it needs no operator support and no webhook."""
     secrets = {
-        f"{PREFIX}driver.secretKeyRef.{variable}": reference.replace("/", ":")
+        f"{PLATFORM_PREFIX}driver.secretKeyRef.{variable}": reference.replace("/", ":")
         for variable, reference in settings.secrets.items()
     }
     return {**job.launch_properties, **secrets}
 
 
-def _kubeflow(settings: KubernetesLauncherSettings, job: JobArguments, request: RunRequest) -> Object:
+def _kubeflow_spec(settings: KubernetesLauncherSettings, job: JobArguments, request: RunRequest) -> Object:
     labels = _labels(job, request)
     return {
         "type": "Python",
@@ -143,7 +143,7 @@ def _kubeflow(settings: KubernetesLauncherSettings, job: JobArguments, request: 
         "sparkVersion": _SPARK_VERSION,
         "image": settings.image,
         "mainApplicationFile": settings.entry_point,
-        "arguments": job.build(request),
+        "arguments": job.command_line(request),
         "sparkConf": _spark_conf(settings, job),
         "timeToLiveSeconds": int(settings.keep),
         "driver": {
@@ -155,15 +155,15 @@ def _kubeflow(settings: KubernetesLauncherSettings, job: JobArguments, request: 
     }
 
 
-def _apache(settings: KubernetesLauncherSettings, job: JobArguments, request: RunRequest) -> Object:
+def _apache_spec(settings: KubernetesLauncherSettings, job: JobArguments, request: RunRequest) -> Object:
     labels = _labels(job, request)
     return {
         "pyFiles": settings.entry_point,
-        "driverArgs": job.build(request),
+        "driverArgs": job.command_line(request),
         "runtimeVersions": {"sparkVersion": _SPARK_VERSION},
         "sparkConf": {
-            f"{PREFIX}authenticate.driver.serviceAccountName": settings.service_account,
-            f"{PREFIX}container.image": settings.image,
+            f"{PLATFORM_PREFIX}authenticate.driver.serviceAccountName": settings.service_account,
+            f"{PLATFORM_PREFIX}container.image": settings.image,
             **_spark_conf(settings, job),
         },
         "driverSpec": _apache_pod("driver", labels),
@@ -172,11 +172,11 @@ def _apache(settings: KubernetesLauncherSettings, job: JobArguments, request: Ru
     }
 
 
-def _apache_pod(worker: str, labels: Object) -> Object:
-    """The pod template. A namespace with restricted pods requires some security fields in each container."""
+def _apache_pod(role: str, labels: Object) -> Object:
+    """Return the pod template. A namespace with restricted pods requires some security fields in each container."""
     pod_fields = ("runAsNonRoot", "runAsUser", "runAsGroup", "seccompProfile")
     container = {
-        "name": f"spark-kubernetes-{worker}",  # the name that Spark gives its first container
+        "name": f"spark-kubernetes-{role}",  # the name that Spark gives its first container
         "securityContext": {key: value for key, value in _SECURITY.items() if key not in pod_fields},
     }
     spec = {"securityContext": {key: _SECURITY[key] for key in pod_fields}, "containers": [container]}

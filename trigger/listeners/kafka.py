@@ -26,6 +26,7 @@ from aiokafka.errors import (
 from icemirror.errors import BadConfig, Transient
 from icemirror.settings.trigger import KafkaSource
 from icemirror.telemetry.logs import get_log
+from trigger.dispatch.ingest import NotStored
 from trigger.listeners.kafka_login import connection_arguments
 from trigger.listeners.listener import (
     EventSink,
@@ -34,7 +35,7 @@ from trigger.listeners.listener import (
     log_listener_failure,
     pause,
 )
-from trigger.sources.kafka_records import kafka_event_body
+from trigger.sources.kafka_records import decode_kafka_record
 
 _BATCH_RECORDS = 500
 _POLL_MILLISECONDS = 500
@@ -66,7 +67,7 @@ class KafkaListener:
 
     def __init__(self, source: KafkaSource, folder: Path, sink: EventSink) -> None:
         self._source, self._folder, self._sink = source, folder, sink
-        self._busy = asyncio.Lock()
+        self._batch_lock = asyncio.Lock()
         self._received_at = 0.0
         self._problem = ""
 
@@ -96,7 +97,7 @@ class KafkaListener:
             session_timeout_ms=_SESSION_MILLISECONDS,
             heartbeat_interval_ms=_SESSION_MILLISECONDS // 4,
         )
-        consumer.subscribe(list(self._source.topics), listener=_Rebalance(self._busy))
+        consumer.subscribe(list(self._source.topics), listener=_Rebalance(self._batch_lock))
         try:
             await consumer.start()
             log.info("listening to Kafka", topics=list(self._source.topics), group=self._source.group_id)
@@ -116,11 +117,11 @@ class KafkaListener:
             if batch:
                 self._received_at, self._problem = time.monotonic(), ""
             self._sink.record_heartbeat(self.name, not self._problem, self._problem)
-            async with self._busy:
+            async with self._batch_lock:
                 if batch and await self._store(batch, stop):
                     await self._commit(consumer, batch)
 
-    async def _probe_brokers(self, consumer: Any) -> None:  # noqa: ANN401 (as above)
+    async def _probe_brokers(self, consumer: Any) -> None:  # noqa: ANN401 (aiokafka has no types)
         """Probe the brokers during silence: aiokafka returns no record and no error while no broker is reachable."""
         while True:
             await asyncio.sleep(_PROBE_SECONDS)
@@ -143,21 +144,21 @@ class KafkaListener:
 
     async def _store(self, batch: Batch, stop: asyncio.Event) -> bool:
         """Ingest the records, with retries; return False if the listener was stopped before all were stored."""
-        waiting = [
+        unstored = [
             body
             for records in batch.values()
             for record in records
-            if (body := kafka_event_body(dict(record.headers), record.value)) is not None
+            if (body := decode_kafka_record(dict(record.headers), record.value)) is not None
         ]
         failures = 0
-        while waiting:
-            outcomes = await self._sink.accept(self.name, waiting)
-            waiting = [
+        while unstored:
+            outcomes = await self._sink.accept(self.name, unstored)
+            unstored = [
                 body
-                for body, outcome in zip(waiting, outcomes, strict=True)
-                if isinstance(outcome, Transient)
+                for body, outcome in zip(unstored, outcomes, strict=True)
+                if isinstance(outcome, NotStored)
             ]
-            if waiting:
+            if unstored:
                 failures += 1
                 log_listener_failure(self.name, Transient("some notices could not be stored"))
                 self._sink.record_heartbeat(self.name, False, "some notices could not be stored")
@@ -183,14 +184,14 @@ async def _close(consumer: Any) -> None:  # noqa: ANN401 (aiokafka has no types)
     escape, which would cancel this one.
     """
     for close in (consumer.stop, consumer._client.close):
-        closing = asyncio.create_task(close())
-        await asyncio.wait([closing], timeout=_CLOSE_SECONDS)
-        if not closing.done():
-            closing.cancel()
-            await asyncio.wait([closing], timeout=1.0)
-        if not closing.done() or closing.cancelled():
+        task = asyncio.create_task(close())
+        await asyncio.wait([task], timeout=_CLOSE_SECONDS)
+        if not task.done():
+            task.cancel()
+            await asyncio.wait([task], timeout=1.0)
+        if not task.done() or task.cancelled():
             continue
-        if (error := closing.exception()) is None:
+        if (error := task.exception()) is None:
             return
         log.warning("Kafka consumer did not close cleanly", reason=f"{type(error).__name__}: {error}")
 
@@ -198,14 +199,14 @@ async def _close(consumer: Any) -> None:  # noqa: ANN401 (aiokafka has no types)
 class _Rebalance(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
     """Releases partitions only between two batches."""
 
-    def __init__(self, busy: asyncio.Lock) -> None:
-        self._busy = busy
+    def __init__(self, batch_lock: asyncio.Lock) -> None:
+        self._batch_lock = batch_lock
 
     async def on_partitions_revoked(self, revoked: object) -> None:
         """Wait for the current batch, but not until the group considers this member dead."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._busy.acquire(), _REBALANCE_SECONDS)
-            self._busy.release()
+            await asyncio.wait_for(self._batch_lock.acquire(), _REBALANCE_SECONDS)
+            self._batch_lock.release()
 
     async def on_partitions_assigned(self, assigned: object) -> None:
         """Do nothing: reading continues at the committed offsets."""

@@ -23,7 +23,7 @@ def connection_arguments(source: KafkaSource, folder: Path) -> dict[str, Any]:
         "security_protocol": source.security_protocol,
     }
     if source.security_protocol.endswith("SSL"):
-        arguments["ssl_context"] = _tls(source, folder)
+        arguments["ssl_context"] = _create_tls_context(source, folder)
     match source.sasl_mechanism:
         case None:
             return arguments
@@ -31,7 +31,7 @@ def connection_arguments(source: KafkaSource, folder: Path) -> dict[str, Any]:
             return {
                 **arguments,
                 "sasl_mechanism": "OAUTHBEARER",
-                "sasl_oauth_token_provider": MskTokens(_region(source)),
+                "sasl_oauth_token_provider": MskTokens(_find_region(source)),
             }
         case mechanism:
             password = source.password.get_secret_value() if source.password else None
@@ -39,7 +39,7 @@ def connection_arguments(source: KafkaSource, folder: Path) -> dict[str, Any]:
             return {**arguments, "sasl_mechanism": mechanism, **login}
 
 
-def _tls(source: KafkaSource, folder: Path) -> ssl.SSLContext:
+def _create_tls_context(source: KafkaSource, folder: Path) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=folder / source.ca_file if source.ca_file else None)
         if source.certificate_file and source.key_file:
@@ -49,7 +49,7 @@ def _tls(source: KafkaSource, folder: Path) -> ssl.SSLContext:
     return context
 
 
-def _region(source: KafkaSource) -> str:
+def _find_region(source: KafkaSource) -> str:
     import boto3
 
     region = source.region or boto3.session.Session().region_name
@@ -83,5 +83,5 @@ def msk_token(region: str) -> str:
     SigV4QueryAuth(
         credentials.get_frozen_credentials(), "kafka-cluster", region, expires=_TOKEN_SECONDS
     ).add_auth(request)
-    signed = f"{request.url}&User-Agent=icemirror"
-    return base64.urlsafe_b64encode(signed.encode()).decode().rstrip("=")
+    signed_url = f"{request.url}&User-Agent=icemirror"
+    return base64.urlsafe_b64encode(signed_url.encode()).decode().rstrip("=")

@@ -1,4 +1,4 @@
-"""What all listeners share: the protocol, the sink for their events, retries."""
+"""The interface of listeners, the sink for their events, and their retries."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Protocol
 
 from icemirror.errors import IcemirrorError, Transient
 from icemirror.telemetry.logs import get_log
-from trigger.dispatch.ingest import Ingest, Outcome
-from trigger.sources.refusal import EventRefused
+from trigger.dispatch.ingest import EventIngest, IngestOutcome, NotStored
+from trigger.sources.refusal import Refusal
 
 _MAX_BACKOFF_SECONDS = 30.0
 
@@ -31,25 +31,29 @@ class Listener(Protocol):
 class EventSink:
     """Ingests a listener's events off the event loop, and wakes the rounds."""
 
-    ingest: Ingest
+    ingest: EventIngest
     wake: Callable[[], None]
     record_heartbeat: Callable[[str, bool, str], None]
 
-    async def accept(self, source: str, bodies: Sequence[bytes]) -> list[Outcome]:
-        """Return the outcome of each event, when it is stored. A dead letter that cannot be kept is `Transient`."""
+    async def accept(self, source: str, bodies: Sequence[bytes]) -> list[IngestOutcome]:
+        """Return the outcome of each event, when it is stored. A dead letter that cannot be kept is `NotStored`."""
         outcomes = await asyncio.to_thread(self._accept, source, bodies)
         self.wake()
         return outcomes
 
-    def _accept(self, source: str, bodies: Sequence[bytes]) -> list[Outcome]:
+    def _accept(self, source: str, bodies: Sequence[bytes]) -> list[IngestOutcome]:
         outcomes = self.ingest.accept(bodies)
-        for at, outcome in enumerate(outcomes):
-            if isinstance(outcome, EventRefused):
-                try:
-                    self.ingest.keep_dead_letter(source, bodies[at], outcome)
-                except Transient as error:
-                    outcomes[at] = error
-        return outcomes
+        return [
+            self._keep_refused(source, body, outcome) for body, outcome in zip(bodies, outcomes, strict=True)
+        ]
+
+    def _keep_refused(self, source: str, body: bytes, outcome: IngestOutcome) -> IngestOutcome:
+        if isinstance(outcome, Refusal):
+            try:
+                self.ingest.keep_dead_letter(source, body, outcome)
+            except Transient as error:
+                return NotStored(error)
+        return outcome
 
 
 async def pause(stop: asyncio.Event, seconds: float) -> None:
@@ -64,7 +68,7 @@ def backoff_seconds(failures: int) -> float:
 
 
 def describe_failure(error: Exception) -> str:
-    """Return the message of a failure, with its type unless it is one of ours."""
+    """Return the message of a failure, with its type unless it is an icemirror error."""
     return str(error) if isinstance(error, IcemirrorError) else f"{type(error).__name__}: {error}"
 
 

@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from icemirror.aws_errors import aws_error_code, creating_client, is_refused
-from icemirror.errors import BadConfig, Invalid, Transient
+from icemirror.aws_errors import aws_error_code, is_refused, translate_client_errors
+from icemirror.errors import BadConfig, Invalid
 from icemirror.settings.trigger import SqsSource
+from trigger.dispatch.ingest import NotStored
 from trigger.listeners.listener import (
     EventSink,
     backoff_seconds,
@@ -29,7 +30,7 @@ class SqsListener:
 
     name = "sqs"
 
-    def __init__(self, source: SqsSource, sink: EventSink, client: Any = None) -> None:  # noqa: ANN401 (as above)
+    def __init__(self, source: SqsSource, sink: EventSink, client: Any = None) -> None:  # noqa: ANN401 (by boto3)
         self._url, self._sink = source.queue_url, sink
         self._client = client or _open_client(source)
 
@@ -67,21 +68,22 @@ class SqsListener:
             outcomes = await self._sink.accept(self.name, bodies)
             # A message that could not be stored is delivered again when it becomes visible.
             pairs = zip(messages, outcomes, strict=True)
-            await self._delete([message for message, outcome in pairs if not isinstance(outcome, Transient)])
+            await self._delete([message for message, outcome in pairs if not isinstance(outcome, NotStored)])
             # Without a pause, every message of a deep queue would be received without effect, and its receive
             # count would rise.
-            if failed := [outcome for outcome in outcomes if isinstance(outcome, Transient)]:
-                raise failed[0]
+            if failures := [outcome.error for outcome in outcomes if isinstance(outcome, NotStored)]:
+                raise failures[0]
 
     async def _delete(self, messages: Sequence[Message]) -> None:
         if messages:
             entries = [
-                {"Id": str(at), "ReceiptHandle": one["ReceiptHandle"]} for at, one in enumerate(messages)
+                {"Id": str(index), "ReceiptHandle": message["ReceiptHandle"]}
+                for index, message in enumerate(messages)
             ]
             await asyncio.to_thread(self._client.delete_message_batch, QueueUrl=self._url, Entries=entries)
 
 
-def _open_client(source: SqsSource) -> Any:  # noqa: ANN401 (as above)
+def _open_client(source: SqsSource) -> Any:  # noqa: ANN401 (boto3 creates it at run time)
     try:
         import boto3
         from botocore.config import Config
@@ -93,5 +95,5 @@ def _open_client(source: SqsSource) -> Any:  # noqa: ANN401 (as above)
         read_timeout=_LONG_POLL_SECONDS + 5,
         retries={"total_max_attempts": 1, "mode": "standard"},
     )
-    with creating_client("trigger.sources.sqs", "region"):
+    with translate_client_errors("trigger.sources.sqs", "region"):
         return boto3.client("sqs", region_name=source.region, endpoint_url=source.endpoint, config=limits)

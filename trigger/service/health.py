@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterable
 
 from icemirror.telemetry.logs import get_log
 
+ROUNDS = "rounds"
+"""The component that runs the rounds; the other components are listeners."""
+
 HANG_SECONDS = 120.0
 """A component without a heartbeat for this long hangs."""
 
@@ -16,7 +19,7 @@ log = get_log(__name__)
 
 
 class Health:
-    """Heartbeats of all components, and whether each did its work the last time. Safe for several threads."""
+    """Heartbeats of all components, and the last known problem of each. Safe for several threads."""
 
     def __init__(
         self,
@@ -35,16 +38,16 @@ class Health:
         """Record a heartbeat of a component that is still at work."""
         self._beats[component] = (self._clock(), self._beats[component][1])
 
-    def hanging(self) -> list[str]:
+    def hanging_components(self) -> list[str]:
         """Return the components that hang. One that cannot reach a server does not: a restart would not help."""
         now = self._clock()
         return sorted(
-            component for component, (at, _) in self._beats.items() if now - at > self._hang_seconds
+            component for component, (beat_at, _) in self._beats.items() if now - beat_at > self._hang_seconds
         )
 
-    def unready(self) -> str:
+    def describe_unready(self) -> str:
         """Return which components cannot do their work, and why; empty if all can."""
-        hanging = self.hanging()
+        hanging = self.hanging_components()
         reasons = {
             component: "hangs" if component in hanging else problem
             for component, (_, problem) in sorted(self._beats.items())
@@ -56,7 +59,7 @@ def liveness_probe(health: Health) -> Callable[[], bool]:
     """Return the check behind `/healthz`, which logs the components that do not respond."""
 
     def is_alive() -> bool:
-        hanging = health.hanging()
+        hanging = health.hanging_components()
         if hanging:
             log.error("components not responding", components=hanging)
         return not hanging

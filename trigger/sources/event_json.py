@@ -61,7 +61,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def is_plain(text: str) -> bool:
-    """Whether the text has no control characters and can be written as UTF-8."""
+    """Return whether the text has no control characters and can be written as UTF-8."""
     return _UNPRINTABLE.search(text) is None
 
 
@@ -90,19 +90,20 @@ class EventModel(BaseModel):
 Model = TypeVar("Model", bound=EventModel)
 
 
-def parse_event(model: type[Model], document: Document, kind: str) -> Model:
+def parse_event(model: type[Model], document: Document, event_name: str) -> Model:
     """Return the event as its source's model. `EventRefused` names the invalid field, never its value."""
     try:
         return model.model_validate(document)
     except ValidationError as error:
-        wrong = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        # A key in the path may be the sender's text; the fields of our models are ASCII.
-        path = ".".join(str(part) for part in wrong["loc"] if isinstance(part, int) or part.isascii())[:120]
-        raise EventRefused(RefusalReason.MALFORMED, f"malformed {kind}: {path}: {wrong['msg']}") from None
+        problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        # A key in the path may be the sender's text; the fields of the models are ASCII.
+        path = ".".join(str(part) for part in problem["loc"] if isinstance(part, int) or part.isascii())[:120]
+        message = f"malformed {event_name}: {path}: {problem['msg']}"
+        raise EventRefused(RefusalReason.MALFORMED, message) from None
 
 
 def split_name(name: str) -> tuple[str, ...]:
-    """Split `a.b.t` into its levels. Raise `EventRefused` if a level is empty."""
+    """Return the levels of `a.b.t`. Raise `EventRefused` if a level is empty."""
     levels = tuple(name.split("."))
     if not all(levels):
         raise EventRefused(RefusalReason.MALFORMED, "the table's name has an empty level")

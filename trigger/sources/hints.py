@@ -19,7 +19,7 @@ class NameHint:
     """The table of this name changed.
 
     `may_have_catalog_prefix`: the name may start with the sender's name of the catalog.
-    `may_be_mirror_name`: users also send mirror names. In other events, a mirror's name only reports our own commits.
+    `may_be_mirror_name`: users also send mirror names. In other events, a mirror's name means a commit by icemirror.
     """
 
     levels: tuple[str, ...]

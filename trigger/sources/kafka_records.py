@@ -14,8 +14,8 @@ from trigger.sources.refusal import EventRefused, RefusalReason
 _ATTRIBUTE_PREFIX = "ce_"
 
 
-def decode_kafka_record(headers: Mapping[str, bytes], value: bytes) -> bytes:
-    """Return the record's event as one JSON text. A binary-mode CloudEvent has its attributes in the headers."""
+def decode_cloud_event(headers: Mapping[str, bytes], value: bytes) -> bytes:
+    """Return the record's event as one JSON text: a binary-mode CloudEvent has its attributes in the headers."""
     attributes = {
         name.removeprefix(_ATTRIBUTE_PREFIX): text.decode("utf-8", "replace")
         for name, text in headers.items()
@@ -23,25 +23,25 @@ def decode_kafka_record(headers: Mapping[str, bytes], value: bytes) -> bytes:
     }
     if "specversion" not in attributes:
         return value
-    return json.dumps({**attributes, "data": _data(value)}, separators=(",", ":")).encode()
+    return json.dumps({**attributes, "data": _parse_data(value)}, separators=(",", ":")).encode()
 
 
-def _data(value: bytes) -> Any:  # noqa: ANN401 (JSON of any kind)
-    """The data of a binary-mode event; None if it is not a JSON object."""
+def _parse_data(value: bytes) -> Any:  # noqa: ANN401 (JSON of any kind)
+    """Return the data of a binary-mode event; None if it is not a JSON object."""
     try:
         return parse_body(value)
-    except EventRefused as refused:
-        if refused.reason is not RefusalReason.MALFORMED:
+    except EventRefused as error:
+        if error.refusal.reason is not RefusalReason.MALFORMED:
             raise
         return None
 
 
-def kafka_event_body(headers: Mapping[str, bytes], value: bytes | None) -> bytes | None:
+def decode_kafka_record(headers: Mapping[str, bytes], value: bytes | None) -> bytes | None:
     """Return the event body of a record; None for a null record without headers, which is not an event."""
     if value is None and not headers:
         return None
     try:
-        return decode_kafka_record(headers, value or b"")
+        return decode_cloud_event(headers, value or b"")
     except EventRefused:
         return bytes(value or b"")
 
@@ -52,19 +52,20 @@ def decode_lambda_records(partitions: Mapping[str, Any]) -> list[bytes]:  # Any:
         body
         for records in partitions.values()
         for record in records
-        if (body := _lambda_body(record.get("value"), dict(_lambda_headers(record)))) is not None
+        if (body := _decode_lambda_record(record)) is not None
     ]
 
 
-def _lambda_body(encoded: str | None, headers: Mapping[str, bytes]) -> bytes | None:
+def _decode_lambda_record(record: Mapping[str, Any]) -> bytes | None:
+    headers, encoded = dict(_decode_lambda_headers(record)), record.get("value")
     try:
         value = None if encoded is None else base64.b64decode(encoded, validate=True)
     except binascii.Error:
         return str(encoded).encode("utf-8", "surrogatepass")  # refused later, when it is parsed
-    return kafka_event_body(headers, value)
+    return decode_kafka_record(headers, value)
 
 
-def _lambda_headers(record: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
+def _decode_lambda_headers(record: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
     for header in record.get("headers") or ():
-        for name, numbers in header.items():
-            yield name, bytes(number & 0xFF for number in numbers)  # Java's bytes are signed
+        for name, signed_bytes in header.items():
+            yield name, bytes(signed_byte & 0xFF for signed_byte in signed_bytes)  # Java's bytes are signed

@@ -41,27 +41,27 @@ class ObjectLocation:
 
 
 def parse_location(address: str) -> ObjectLocation | None:
-    """Parse `s3://bucket/key` and similar addresses; None if it is not an object store's address."""
-    scheme, separator, rest = address.partition("://")
+    """Return the location of `s3://bucket/key` and similar; None if it is not an object store's address."""
+    scheme, separator, path = address.partition("://")
     if not separator:
         is_file = address.startswith(("/", "file:/"))
         return ObjectLocation("file", "", address.removeprefix("file:")) if is_file else None
     store = _STORES.get(scheme.lower())
     if store is None:
         return None
-    bucket, _, key = rest.partition("/")
+    bucket, _, key = path.partition("/")
     return ObjectLocation(store, bucket, f"/{key}" if store == "file" else key)
 
 
 def decode_key(encoded: str) -> str:
-    """Decode the key of an S3 notification, exactly once."""
+    """Return the key of an S3 notification, decoded exactly once."""
     try:
         return unquote_plus(encoded, errors="strict")
     except ValueError:
         raise EventRefused(RefusalReason.UNSAFE_KEY, "the object's key is not UTF-8") from None
 
 
-def checked_location(store: str, bucket: str, key: str) -> ObjectLocation:
+def check_location(store: str, bucket: str, key: str) -> ObjectLocation:
     """Return the location of an event's object. Raise `EventRefused` if its key is ambiguous."""
     if not key or not is_plain(key) or not is_plain(bucket):
         raise EventRefused(RefusalReason.UNSAFE_KEY, "the object's key is empty or has control characters")

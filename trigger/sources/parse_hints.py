@@ -7,20 +7,20 @@ from typing import Annotated
 
 from pydantic import Field
 
-from trigger.sources.aws import (
+from trigger.sources.aws_events import (
     read_glue_event,
     read_s3_event,
     read_s3_notification,
     read_s3_tables_event,
 )
-from trigger.sources.catalogs import (
+from trigger.sources.catalog_events import (
     POLARIS_PREFIX,
     is_lakekeeper_event,
     is_nessie_event,
+    read_commit_report,
     read_lakekeeper_event,
     read_nessie_event,
     read_polaris_event,
-    read_report,
 )
 from trigger.sources.event_json import (
     MAX_RECORDS,
@@ -32,9 +32,9 @@ from trigger.sources.event_json import (
     split_name,
 )
 from trigger.sources.hints import Hint, LocationHint, NameHint
-from trigger.sources.object_location import checked_location, parse_location
+from trigger.sources.object_location import check_location, parse_location
 from trigger.sources.refusal import EventRefused, RefusalReason
-from trigger.sources.runs import SPARK_APPLICATION, read_emr_event, read_spark_application
+from trigger.sources.run_events import SPARK_APPLICATION, read_emr_event, read_spark_application
 
 _EVENTBRIDGE_SOURCES: Mapping[str, Callable[[Document], tuple[Hint, ...]]] = {
     "aws.s3": read_s3_event,
@@ -66,7 +66,7 @@ def _read(document: Document) -> tuple[Hint, ...]:
         case {"specversion": _}:
             return _read_cloud_event(document)
         case {"report-type": _}:
-            return read_report(document)
+            return read_commit_report(document)
         case {"kind": kind} if kind == SPARK_APPLICATION:
             return read_spark_application(document)
         case {"object": {"kind": kind} as application} if kind == SPARK_APPLICATION:  # a line of a watch
@@ -79,7 +79,7 @@ def _read_cloud_event(document: Document) -> tuple[Hint, ...]:
     if is_lakekeeper_event(document):
         return read_lakekeeper_event(document)
     match document:
-        case {"type": str(kind), "data": {} as data} if kind.startswith(POLARIS_PREFIX):
+        case {"type": str(event_type), "data": {} as data} if event_type.startswith(POLARIS_PREFIX):
             return read_polaris_event(data)
         case {"data": {} as data}:
             return _read_data(data)
@@ -88,7 +88,7 @@ def _read_cloud_event(document: Document) -> tuple[Hint, ...]:
 
 
 def _read_data(document: Document) -> tuple[Hint, ...]:
-    """Read a format that is sent alone or as the `data` of a CloudEvent."""
+    """Return the hints of a format that is sent alone or as the `data` of a CloudEvent."""
     if is_nessie_event(document):
         return read_nessie_event(document)
     if "event_type" in document:
@@ -105,7 +105,7 @@ class _GenericEvent(EventModel):
 
 
 def _read_generic(document: Document) -> tuple[Hint, ...]:
-    """Read our own format: `{"table": "raw.orders_changelog"}` or `{"location": "s3://…"}`."""
+    """Return the hints of icemirror's own format: `{"table": "raw.orders_changelog"}` or `{"location": "s3://…"}`."""
     event = parse_event(_GenericEvent, document, "notice")
     names = [*([event.table] if event.table is not None else []), *event.tables]
     hints: list[Hint] = [NameHint(split_name(name), may_be_mirror_name=True) for name in names]
@@ -116,6 +116,6 @@ def _read_generic(document: Document) -> tuple[Hint, ...]:
                 RefusalReason.MALFORMED,
                 "the location is not an object's address; write it like s3://bucket/key",
             )
-        location = checked_location(parsed.store, parsed.bucket, parsed.key)
+        location = check_location(parsed.store, parsed.bucket, parsed.key)
         hints += [LocationHint(location)] if location.is_metadata else []
     return tuple(hints)

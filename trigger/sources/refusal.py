@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 from icemirror.errors import Invalid
@@ -20,13 +21,21 @@ class RefusalReason(StrEnum):
     WRONG_TOKEN = "wrong-token"  # noqa: S105 (no secret)
 
 
-NOT_REGISTERED = frozenset({RefusalReason.FOREIGN_BUCKET, RefusalReason.UNREGISTERED})
+UNREGISTERED_REASONS = frozenset({RefusalReason.FOREIGN_BUCKET, RefusalReason.UNREGISTERED})
 """The event is valid but concerns an unregistered table: common in a shared bucket or topic."""
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why an event cannot be used, now or after a retry. The message never quotes the event."""
+
+    reason: RefusalReason
+    message: str
+
+
 class EventRefused(Invalid):
-    """The event cannot be used, now or after a retry. The message never quotes the event."""
+    """A parser refuses the event. The message never quotes the event."""
 
     def __init__(self, reason: RefusalReason, message: str) -> None:
         super().__init__(message)
-        self.reason = reason
+        self.refusal = Refusal(reason, message)

@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from icemirror.errors import BLOCKING_KINDS, Kind
-from icemirror.protocol.lag import lag_of, no_measurement
+from icemirror.protocol.lag import compute_lag, measure_nothing
 from icemirror.protocol.rows import Rows, TableRow
-from icemirror.stores.store import RunResult, Store
-from icemirror.telemetry import names
+from icemirror.stores.store import Store, TurnResult
+from icemirror.telemetry import metric_names
 from icemirror.telemetry.logs import get_log
 from icemirror.telemetry.metrics import Metrics
 from icemirror.telemetry.result_metrics import count_result, set_table_gauges
-from trigger.status.snapshot_lineage import SnapshotLineages
+from trigger.status.local_backlog import LocalBacklogs
 
 log = get_log(__name__)
 
@@ -23,36 +23,38 @@ log = get_log(__name__)
 class RunReporter:
     """Reports the results that workers recorded since the last report, and the state of each table.
 
-    `known` returns the configured tables; rows of other tables are not reported.
+    `configured_tables` returns the names of the configured tables; rows of other tables are not reported.
     """
 
     store: Store
     metrics: Metrics
     cursor: str
-    lineages: SnapshotLineages | None = None
-    known: Callable[[], frozenset[str]] | None = None
-    _reported: frozenset[str] = frozenset()
-    _quarantined: frozenset[str] = frozenset()
+    local_backlogs: LocalBacklogs | None = None
+    configured_tables: Callable[[], frozenset[str]] | None = None
+    _reported_tables: frozenset[str] = frozenset()
+    _quarantined_tables: frozenset[str] = frozenset()
 
     def report(self, rows: Rows) -> None:
         """Report once per round."""
         page = self.store.results_since(self.cursor)
         self.cursor = page.cursor
-        for run in page.results:
-            count_result(self.metrics, run.result)
-            _log_turn(run)
-        known = None if self.known is None else self.known()
-        tables = [row for row in rows.tables.values() if known is None or row.name in known]
-        self._report_quarantines(tables)
-        self._set_gauges(tables)
+        for turn in page.results:
+            count_result(self.metrics, turn.table_result)
+            _log_turn(turn)
+        table_names = rows.tables.keys() if self.configured_tables is None else self.configured_tables()
+        table_rows = [row for row in rows.tables.values() if row.name in table_names]
+        self._report_quarantines(table_rows)
+        self._set_gauges(table_rows)
 
-    def _set_gauges(self, tables: Sequence[TableRow]) -> None:
-        now, reported = time.time(), frozenset(row.name for row in tables)
-        for removed in self._reported - reported:  # a gauge keeps its last value
-            set_table_gauges(self.metrics, removed, lag_seconds=0.0, lag_snapshots=0)
-        self._reported = reported
-        for row in tables:
-            lag = lag_of(row, now, self.lineages.backlog if self.lineages else no_measurement)
+    def _set_gauges(self, table_rows: Sequence[TableRow]) -> None:
+        now, table_names = time.time(), frozenset(row.name for row in table_rows)
+        for removed_table in self._reported_tables - table_names:  # a gauge keeps its last value
+            set_table_gauges(self.metrics, removed_table, lag_seconds=0.0, lag_snapshots=0)
+        self._reported_tables = table_names
+        for row in table_rows:
+            lag = compute_lag(
+                row, now, self.local_backlogs.measure if self.local_backlogs else measure_nothing
+            )
             set_table_gauges(
                 self.metrics,
                 row.name,
@@ -61,20 +63,20 @@ class RunReporter:
                 index_bytes=row.position.index_bytes if row.position else None,
             )
 
-    def _report_quarantines(self, tables: Sequence[TableRow]) -> None:
+    def _report_quarantines(self, table_rows: Sequence[TableRow]) -> None:
         """Count and log new quarantines; the first report covers all."""
-        quarantined = {row.name: row for row in tables if row.quarantined}
-        for table in sorted(quarantined.keys() - self._quarantined):
-            self.metrics.count(names.QUARANTINED, table=table)
-            _log_quarantine(quarantined[table])
-        self._quarantined = frozenset(quarantined)
+        quarantined_rows = {row.name: row for row in table_rows if row.quarantined}
+        for table in sorted(quarantined_rows.keys() - self._quarantined_tables):
+            self.metrics.count(metric_names.QUARANTINED, table=table)
+            _log_quarantine(quarantined_rows[table])
+        self._quarantined_tables = frozenset(quarantined_rows)
 
 
-def _log_turn(run: RunResult) -> None:
-    result = run.result
+def _log_turn(turn: TurnResult) -> None:
+    result = turn.table_result
     fields = {
         "table": result.table,
-        "run": run.run_id,
+        "run": turn.run_id,
         "outcome": result.outcome,
         "commits": len(result.slices),
         "events": sum(slice_.events for slice_ in result.slices),

@@ -22,7 +22,7 @@ class TableProgress(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> TableProgress | None:
-        """Accept `needs-person`, the word of earlier releases, for one more release."""
+        """Return `BLOCKED` for `needs-person`, the word of earlier releases; accepted for one more release."""
         return cls.BLOCKED if value == "needs-person" else None
 
     @property
@@ -36,23 +36,23 @@ class TableProgress(StrEnum):
 class HeadObservation:
     """What this process observed: whether it read the table's head, and whether it gave up on its catalog."""
 
-    head_seen: bool = True
-    gave_up: bool = True
+    head_seen: bool
+    gave_up: bool
 
 
 def table_progress(
     row: TableRow | None, observation: HeadObservation, *, launchable: bool = True
 ) -> TableProgress:
     """Return the progress of one table. `launchable`: its group may still launch a worker."""
-    unobserved = TableProgress.GAVE_UP if observation.gave_up else TableProgress.BEHIND
+    progress_without_head = TableProgress.GAVE_UP if observation.gave_up else TableProgress.BEHIND
     if row is None:
-        return TableProgress.BEHIND if observation.head_seen else unobserved
+        return TableProgress.BEHIND if observation.head_seen else progress_without_head
     if row.look_error is not None:
-        return TableProgress.BLOCKED if row.look_error.kind in BLOCKING_KINDS else unobserved
+        return TableProgress.BLOCKED if row.look_error.kind in BLOCKING_KINDS else progress_without_head
     if row.owner is not None:
         return TableProgress.BEHIND
     if not observation.head_seen:  # its catalog does not respond: the row may be out of date
-        return unobserved
+        return progress_without_head
     if row.dirty == 0:
         return TableProgress.BEHIND
     if row.dirty == row.covered:
@@ -83,5 +83,8 @@ def until_idle_code(progress: Mapping[str, TableProgress]) -> Exit | None:
         return None
     # The command promises that everything is merged; a paused table is not.
     return worst_exit(
-        [Exit.BLOCKED if state is TableProgress.PAUSED else state.code for state in progress.values()]
+        [
+            Exit.BLOCKED if table_state is TableProgress.PAUSED else table_state.code
+            for table_state in progress.values()
+        ]
     )

@@ -7,12 +7,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from icemirror.errors import BLOCKING_KINDS, Kind
-from icemirror.protocol.lag import Lag, lag_of, no_measurement
+from icemirror.protocol.due_tables import is_blocked
+from icemirror.protocol.lag import Lag, compute_lag, measure_nothing
 from icemirror.protocol.replay import Replay, ReplayEnd, ReplayProgress
 from icemirror.protocol.rows import Rows, RunSummary, SlotId, SlotState, TableRow
-from icemirror.result import ErrorResult, MeasuredBacklog
+from icemirror.result import ErrorResult
 from icemirror.settings import TableSettings
-from trigger.status.snapshot_lineage import SnapshotLineages
+from icemirror.step_results import MeasuredBacklog
+from trigger.status.local_backlog import LocalBacklogs
 
 
 def table_status(
@@ -22,28 +24,24 @@ def table_status(
     *,
     slots: int = 1,
     measured: MeasuredBacklog | ErrorResult | None = None,
-    lineages: SnapshotLineages | None = None,
+    local_backlogs: LocalBacklogs | None = None,
 ) -> dict[str, Any]:
     """Return the status of one table; an unknown value is null. `slots`: the number of slots per group.
 
     `measured`: the backlog read from the tables themselves, or why that failed; it takes precedence over the row.
-    `lineages`: the lineages of noticed heads, if every notice comes from polling heads.
+    `local_backlogs`: measures from noticed heads, if every notice comes from polling heads.
     """
     row = rows.tables.get(table.name) or TableRow(table.name, group=table.group)
     backlog = measured if isinstance(measured, MeasuredBacklog) else None
     failure = measured if isinstance(measured, ErrorResult) else None
     error = (
-        row.error
-        or row.look_error
-        or _blocking_or_none(failure)
-        or _launch_error(row, rows, slots)
-        or failure
+        row.error or row.look_error or _blocking_error(failure) or _launch_error(row, rows, slots) or failure
     )
     position = (backlog and backlog.position) or row.position
     return {
         "table": table.name,
         "state": _state(row, rows, backlog, failure),
-        "lag": _lag(row, now, measured, lineages)._asdict(),
+        "lag": _lag(row, now, measured, local_backlogs)._asdict(),
         "last_run": _last_run(row.last_run) if row.last_run else None,
         "failures": row.failures,
         "error": error.model_dump(mode="json") if error else None,
@@ -56,69 +54,72 @@ def table_status(
     }
 
 
-def fleet_status(
+def table_statuses(
     tables: Iterable[TableSettings],
     rows: Rows,
     now: float,
     *,
     slots: int = 1,
-    lineages: SnapshotLineages | None = None,
+    local_backlogs: LocalBacklogs | None = None,
 ) -> list[dict[str, Any]]:
     """Return the status of all tables."""
-    return [table_status(table, rows, now, slots=slots, lineages=lineages) for table in tables]
+    return [table_status(table, rows, now, slots=slots, local_backlogs=local_backlogs) for table in tables]
 
 
-def _blocking_or_none(error: ErrorResult | None) -> ErrorResult | None:
-    """The error, if a retry does not help."""
+def _blocking_error(error: ErrorResult | None) -> ErrorResult | None:
+    """Return the error if a retry does not help."""
     return error if error is not None and error.kind in BLOCKING_KINDS else None
 
 
 def _state(row: TableRow, rows: Rows, backlog: MeasuredBacklog | None, failure: ErrorResult | None) -> str:
-    """A table is idle only if it is known to have nothing to do. A waiting replay may repair a blocked one."""
+    """Return the state. A table is idle only if it is known to have nothing to do.
+
+    A blocked table with a pending replay counts as waiting: the replay may repair it.
+    """
     if row.owner is not None:
         return "running"
     if row.quarantined:
-        return "quarantined"
+        return "blocked" if is_blocked(row) else "quarantined"
     if row.paused:
         return "paused"
-    if row.replay is None and (_blocking_or_none(row.look_error) or _blocking_or_none(failure)):
+    if row.replay is None and (_blocking_error(row.look_error) or _blocking_error(failure)):
         return "blocked"
     if row.dirty > row.covered:
         slots = (slot for slot in rows.slots.values() if slot.id.group == row.group)
         return "launching" if any(slot.state is SlotState.LAUNCHING for slot in slots) else "waiting"
     if row.look_error is not None or failure is not None:
         return "waiting"
-    idle = row.dirty > 0 if backlog is None else backlog.snapshots == 0
-    return "idle" if idle else "waiting"
+    is_idle = row.dirty > 0 if backlog is None else backlog.snapshots == 0
+    return "idle" if is_idle else "waiting"
 
 
 def _lag(
     row: TableRow,
     now: float,
     measured: MeasuredBacklog | ErrorResult | None,
-    lineages: SnapshotLineages | None,
+    local_backlogs: LocalBacklogs | None,
 ) -> Lag:
-    """The measured lag. For a table that cannot be read: since when a noticed commit waits."""
+    """Return the measured lag. For a table that cannot be read: since when a noticed commit waits."""
     if isinstance(measured, MeasuredBacklog):
         return _measured_lag(measured, now)
     if row.dirty == row.covered and (measured is not None or row.look_error is not None):
         return Lag()
-    return lag_of(row, now, lineages.backlog if lineages else no_measurement)
+    return compute_lag(row, now, local_backlogs.measure if local_backlogs else measure_nothing)
 
 
 def _measured_lag(backlog: MeasuredBacklog, now: float) -> Lag:
-    """The lag since the oldest unmerged commit."""
+    """Return the lag since the oldest unmerged commit."""
     seconds = None if backlog.since is None else round(max(0.0, now - backlog.since), 3)
     return Lag(0.0 if backlog.snapshots == 0 else seconds, backlog.snapshots, backlog.events)
 
 
 def _launch_error(row: TableRow, rows: Rows, slots: int) -> ErrorResult | None:
-    """Why a healthy table waits: no worker of its group starts."""
+    """Return why a healthy table waits: no worker of its group starts."""
     group_slots = [rows.slot(SlotId(row.group, index)) for index in range(slots)]
     if row.dirty == row.covered or row.owner is not None or not all(slot.error for slot in group_slots):
         return None
-    lead = "no worker starts: " if all(slot.quarantined for slot in group_slots) else ""
-    return ErrorResult(kind=Kind.TRANSIENT, message=f"{lead}{group_slots[0].error}")
+    prefix = "no worker starts: " if all(slot.quarantined for slot in group_slots) else ""
+    return ErrorResult(kind=Kind.TRANSIENT, message=f"{prefix}{group_slots[0].error}")
 
 
 def _last_run(run: RunSummary) -> dict[str, Any]:
@@ -155,7 +156,7 @@ def _last_replay(end: ReplayEnd) -> dict[str, Any]:
 
 
 def _progress(progress: ReplayProgress | None) -> dict[str, Any]:
-    """Null before the first step."""
+    """Return the progress; null before the first step."""
     return {
         "events": progress.events if progress else None,
         "of_events": progress.of_events if progress else None,
@@ -163,5 +164,5 @@ def _progress(progress: ReplayProgress | None) -> dict[str, Any]:
     }
 
 
-def _iso(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")

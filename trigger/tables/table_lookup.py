@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, assert_never
 
 from trigger.sources.hints import LocationHint, NameHint
 from trigger.sources.object_location import ObjectLocation, parse_location
-from trigger.sources.refusal import EventRefused, RefusalReason
+from trigger.sources.refusal import Refusal, RefusalReason
 
 if TYPE_CHECKING:
     from icemirror.settings import TableSettings
@@ -19,54 +19,58 @@ if TYPE_CHECKING:
 class TableLookup:
     """Registered tables by changelog name, by mirror name, and by the folder of the changelog's metadata."""
 
-    by_name: Mapping[tuple[str, ...], frozenset[str]] = field(default_factory=dict)
+    by_changelog: Mapping[tuple[str, ...], frozenset[str]] = field(default_factory=dict)
     by_mirror: Mapping[tuple[str, ...], frozenset[str]] = field(default_factory=dict)
     by_folder: Mapping[ObjectLocation, frozenset[str]] = field(default_factory=dict)
     buckets: frozenset[tuple[str, str]] = frozenset()
 
     @classmethod
     def build(cls, tables: Iterable[TableSettings], heads: Mapping[str, str]) -> Self:
-        """Index these tables; `heads` are the known heads of their changelogs, by mirror.
+        """Return the index of these tables; `heads` are the known heads of their changelogs, by mirror.
 
         A changelog's folder is the folder of its current metadata file. A catalog may return an http address instead:
         then no object store holds the file, and the changelog has no folder.
         """
-        by_name: dict[tuple[str, ...], set[str]] = defaultdict(set)
+        by_changelog: dict[tuple[str, ...], set[str]] = defaultdict(set)
         by_mirror: dict[tuple[str, ...], set[str]] = defaultdict(set)
         by_folder: dict[ObjectLocation, set[str]] = defaultdict(set)
         for table in tables:
-            by_name[table.changelog_id.parts].add(table.name)
+            by_changelog[table.changelog_id.parts].add(table.name)
             by_mirror[table.mirror_id.parts].add(table.name)
             head = parse_location(heads.get(table.name, ""))
             if head is not None and (folder := next(head.folders(), None)) is not None:
                 by_folder[folder].add(table.name)
         return cls(
-            {name: frozenset(tables) for name, tables in by_name.items()},
+            {name: frozenset(tables) for name, tables in by_changelog.items()},
             {name: frozenset(tables) for name, tables in by_mirror.items()},
             {folder: frozenset(tables) for folder, tables in by_folder.items()},
             frozenset((folder.store, folder.bucket) for folder in by_folder),
         )
 
-    def find(self, hint: LocationHint | NameHint) -> frozenset[str]:
-        """Return the names of the hint's tables. Raise `EventRefused` if none is registered."""
+    def find(self, hint: LocationHint | NameHint) -> frozenset[str] | Refusal:
+        """Return the names of the hint's tables, or a refusal if none is registered."""
         match hint:
             case LocationHint(location):
                 return self._find_by_location(location)
-            case NameHint(levels, may_have_catalog_prefix, may_be_mirror_name):
-                names = [levels, levels[1:]] if may_have_catalog_prefix else [levels]
-                found = next((self.by_name[name] for name in names if name in self.by_name), None)
-                if found is None and may_be_mirror_name:
-                    found = self.by_mirror.get(levels)
-        if found is None:
-            raise EventRefused(RefusalReason.UNREGISTERED, "no table of this name is registered")
-        return found
+            case NameHint():
+                return self._find_by_name(hint)
+        assert_never(hint)
 
-    def _find_by_location(self, location: ObjectLocation) -> frozenset[str]:
+    def _find_by_name(self, hint: NameHint) -> frozenset[str] | Refusal:
+        names = [hint.levels, hint.levels[1:]] if hint.may_have_catalog_prefix else [hint.levels]
+        for name in names:
+            if name in self.by_changelog:
+                return self.by_changelog[name]
+        if hint.may_be_mirror_name and hint.levels in self.by_mirror:
+            return self.by_mirror[hint.levels]
+        return Refusal(RefusalReason.UNREGISTERED, "no table of this name is registered")
+
+    def _find_by_location(self, location: ObjectLocation) -> frozenset[str] | Refusal:
         if (location.store, location.bucket) not in self.buckets:
-            raise EventRefused(RefusalReason.FOREIGN_BUCKET, "no registered changelog is in this bucket")
+            return Refusal(RefusalReason.FOREIGN_BUCKET, "no registered changelog is in this bucket")
         for folder in location.folders():  # innermost first: the longest prefix wins
             if folder in self.by_folder:
                 return self.by_folder[folder]
-        raise EventRefused(
+        return Refusal(
             RefusalReason.UNREGISTERED, "no registered changelog keeps its metadata in this folder"
         )

@@ -10,17 +10,12 @@ import click
 from rich.filesize import decimal
 from rich.text import Text
 
-from icemirror.cli.setup.pipeline import open_pipeline, report_error
+from icemirror.cli.setup.configuration import config_option, load_configuration
+from icemirror.cli.setup.pipeline import open_pipeline
 from icemirror.cli.setup.tables import select_job_table, table_option
 from icemirror.cli.terminal.columns import Column, fit_columns
-from icemirror.cli.terminal.console import (
-    config_option,
-    err,
-    load,
-    out,
-    print_json,
-)
-from icemirror.cli.terminal.examples import examples
+from icemirror.cli.terminal.console import err, out, print_json, print_result, report_error
+from icemirror.cli.terminal.text import examples
 from icemirror.errors import Exit, IcemirrorError
 
 if TYPE_CHECKING:
@@ -28,7 +23,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from icemirror.settings import Settings, TableSettings
-    from spark_job.inspect.adopt import Adopted
+    from spark_job.commands.adopt.adopt_table import Adopted
 
 
 class MergedUpTo(click.ParamType[str]):
@@ -74,7 +69,7 @@ def adopt(config: str | None, name: str, merged_up_to: str, dry_run: bool, as_js
 
     If the table has no identifier fields, adopt sets them to the key and makes the key columns required.
     """
-    settings = load(config)
+    settings = load_configuration(config)
     table = select_job_table(settings, name)
     began = time.perf_counter()
     try:
@@ -85,14 +80,14 @@ def adopt(config: str | None, name: str, merged_up_to: str, dry_run: bool, as_js
     if as_json:
         print_json(result)
     else:
-        out.print(_render(result, out.width))
+        print_result(_render(result, out.width))
     return Exit.DONE
 
 
 def _adopt(
     settings: Settings, table: TableSettings, merged_up_to: str, *, dry_run: bool, as_json: bool
 ) -> Adopted:
-    from spark_job.inspect.adopt import adopt_table
+    from spark_job.commands.adopt.adopt_table import adopt_table
     from spark_job.storage.translate_errors import translate_table_errors
 
     pipeline = open_pipeline(settings, "adopt", as_json=as_json, commits=True)
@@ -125,9 +120,9 @@ def _render(result: dict[str, Any], width: int) -> Table | Group:
         Column("table", [Text(result["table"])]),
         Column("outcome", [outcome]),
         Column("live rows", [Text(f"{result['live_rows']:,}")], "right"),
-        Column("data files", [Text(f"{result['data_files']:,}")], "right", spare=2),
-        Column("index", [Text(index)], "right", spare=3),
+        Column("data files", [Text(f"{result['data_files']:,}")], "right", drop_rank=2),
+        Column("index", [Text(index)], "right", drop_rank=3),
         Column("merged up to", [Text(up_to)], "right"),
-        Column("seconds", [Text(f"{result['seconds']:.2f}")], "right", spare=1),
+        Column("seconds", [Text(f"{result['seconds']:.2f}")], "right", drop_rank=1),
     ]
     return fit_columns(columns, width)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, TextIO
 import click
 from rich.text import Text
 
+from icemirror.cli.setup.configuration import config_option, load_configuration
 from icemirror.cli.terminal.columns import Column, fit_columns
-from icemirror.cli.terminal.console import config_option, err, load, out, print_json
-from icemirror.cli.terminal.examples import examples
+from icemirror.cli.terminal.console import err, out, print_json, print_result
+from icemirror.cli.terminal.text import examples
 from icemirror.settings.unsupported import unsupported_settings
 
 if TYPE_CHECKING:
@@ -37,11 +38,11 @@ def check(config: str | None, as_json: bool) -> None:
     Contacts no catalog. Exits with 2 if the configuration is invalid. Settings that `watch`, `serve` and `sweep`
     refuse, but `merge` accepts, are listed on stderr; the exit code is then 0.
     """
-    settings = load(config)
+    settings = load_configuration(config)
     refused = unsupported_settings(settings)
     _print_settings(settings, as_json=as_json, merge_only=bool(refused))
-    for what in refused:
-        err.print(Text("watch, serve and sweep refuse: ", style="yellow").append(what), soft_wrap=True)
+    for problem in refused:
+        err.print(Text("watch, serve and sweep refuse: ", style="yellow").append(problem), soft_wrap=True)
 
 
 def _print_settings(settings: Settings, *, as_json: bool, merge_only: bool) -> None:
@@ -49,18 +50,18 @@ def _print_settings(settings: Settings, *, as_json: bool, merge_only: bool) -> N
         print_json(
             {
                 "file": str(settings.source_path),
-                "tables": [_resolved(table) for table in settings.tables],
+                "tables": [_resolve_table(table) for table in settings.tables],
                 "settings": settings.model_dump(mode="json"),
             }
         )
         return
-    verdict = "is valid for merge only" if merge_only else "is valid"
+    status = "is valid for merge only" if merge_only else "is valid"
     style = "bold yellow" if merge_only else "bold green"
-    out.print(Text(f"{settings.source_path} {verdict}", style=style), soft_wrap=True)
+    out.print(Text(f"{settings.source_path} {status}", style=style), soft_wrap=True)
     for title, columns in _sections(settings):
         out.print()
         out.print(Text(title, style="bold"))
-        out.print(fit_columns(columns, out.width))
+        print_result(fit_columns(columns, out.width))
 
 
 @config.command(
@@ -91,12 +92,12 @@ def from_terraform(name: str, outputs: TextIO) -> None:
 
     OUTPUTS is the output of `terraform output -json`; standard input by default.
     """
-    from icemirror.config_file.from_terraform import from_terraform as written
+    from icemirror.config_file.from_terraform import from_terraform as write_configuration
 
-    click.echo(written(outputs.read(), name, os.environ), nl=False)
+    click.echo(write_configuration(outputs.read(), name, os.environ), nl=False)
 
 
-def _resolved(table: TableSettings) -> dict[str, object]:
+def _resolve_table(table: TableSettings) -> dict[str, object]:
     """Return the settings of a table that can be resolved without the catalog."""
     return {
         "table": table.name,
@@ -135,21 +136,21 @@ def _catalogs(settings: Settings) -> Iterator[tuple[str, str, str]]:
     from icemirror.settings.masking import mask_properties
 
     for name in (None, *settings.iceberg.catalogs):
-        shown = name or "(default)"
+        first_cell = name or "(default)"
         for key, value in mask_properties(settings.catalog_properties(name)).items():
-            yield shown, key, value
-            shown = ""
+            yield first_cell, key, value
+            first_cell = ""
 
 
 def _tables(settings: Settings) -> Iterator[tuple[str, ...]]:
     for entry in settings.tables:
         yield (
-            _located(str(entry.changelog_id), entry.changelog_catalog),
-            f"→ {_located(entry.name, entry.mirror_catalog)}",
+            _with_catalog(str(entry.changelog_id), entry.changelog_catalog),
+            f"→ {_with_catalog(entry.name, entry.mirror_catalog)}",
             _key(entry),
             entry.profile,
-            _listed(entry.resolved_sequence_columns, "arrival"),
-            _listed(map(str, entry.partition_by), "–"),
+            _join(entry.resolved_sequence_columns, "arrival"),
+            _join(map(str, entry.partition_by), "–"),
             entry.group,
         )
 
@@ -157,8 +158,8 @@ def _tables(settings: Settings) -> Iterator[tuple[str, ...]]:
 def _discover(settings: Settings) -> Iterator[tuple[str, ...]]:
     for entry in settings.discover:
         yield (
-            _located(f"{entry.namespace}.{entry.match}", entry.changelog_catalog),
-            f"→ {_located(f'{entry.mirror_namespace or entry.namespace}.*', entry.mirror_catalog)}",
+            _with_catalog(f"{entry.namespace}.{entry.match}", entry.changelog_catalog),
+            f"→ {_with_catalog(f'{entry.mirror_namespace or entry.namespace}.*', entry.mirror_catalog)}",
             entry.profile,
             entry.group,
         )
@@ -169,21 +170,21 @@ def _running(settings: Settings) -> Iterator[tuple[str, str]]:
     from icemirror.settings.quantities import format_bytes, format_seconds
 
     trigger, job, telemetry = settings.trigger, settings.job, settings.telemetry
-    events = "any number of" if settings.batch_size is None else f"{settings.batch_size:,}"
+    batch_size = "none" if settings.batch_size is None else f"{settings.batch_size:,}"
     sources = [name for name in ("kafka", "sqs", "http") if getattr(trigger.sources, name) is not None]
     rows = {
         "labels": f"project_ref {settings.project_ref}, environment {settings.environment}",
-        "state": _case(trigger.state.model_dump(mode="json")),
-        "launcher": _case(trigger.launcher.model_dump(mode="json")),
-        "sources": _listed(sources, "none; heads are polled"),
+        "state": _format_variant(trigger.state.model_dump(mode="json")),
+        "launcher": _format_variant(trigger.launcher.model_dump(mode="json")),
+        "sources": _join(sources, "none; heads are polled"),
         "polling": f"every {format_seconds(trigger.poll_interval)} by watch, "
         f"at least every {format_seconds(settings.merge_interval)}",
-        "coalescing": f"{format_seconds(trigger.quiet_period)} of quiet, "
-        f"{format_seconds(trigger.max_wait)} at most",
+        "waiting": f"quiet_period {format_seconds(trigger.quiet_period)}, "
+        f"max_wait {format_seconds(trigger.max_wait)}",
         "jobs": f"{trigger.max_concurrent_jobs} at once per group, lease {format_seconds(trigger.lease)}, "
         f"linger {format_seconds(job.linger)}",
-        "quarantine": f"after {trigger.max_failures} failures",
-        "one commit": f"{events} events, {format_bytes(job.max_slice_bytes)} at most",
+        "retries": f"max_failures {trigger.max_failures}",
+        "slice limit": f"max_slice_bytes {format_bytes(job.max_slice_bytes)}, batch_size {batch_size}",
         "index": mask_url(settings.index_location or "next to each table"),
         "logs": f"{telemetry.log_format}, {telemetry.log_level}",
         "prometheus": str(telemetry.prometheus or "off"),
@@ -193,21 +194,21 @@ def _running(settings: Settings) -> Iterator[tuple[str, str]]:
     yield from rows.items()
 
 
-def _case(section: dict[str, object]) -> str:
-    """`sqlite  path=/data/state.db`."""
-    shown = {key: value for key, value in section.items() if value not in (None, [], {})}
-    return "  ".join((str(shown.pop("type")), *(f"{key}={value}" for key, value in shown.items())))
+def _format_variant(section: dict[str, object]) -> str:
+    """Return `sqlite  path=/data/state.db`."""
+    settings = {key: value for key, value in section.items() if value not in (None, [], {})}
+    return "  ".join((str(settings.pop("type")), *(f"{key}={value}" for key, value in settings.items())))
 
 
-def _located(name: str, catalog: str | None) -> str:
+def _with_catalog(name: str, catalog: str | None) -> str:
     return name if catalog is None else f"{name} ({catalog})"
 
 
 def _key(table: TableSettings) -> str:
     if table.append_only:
         return "none (append only)"
-    return _listed(table.primary_keys, "identifier fields")
+    return _join(table.primary_keys, "identifier fields")
 
 
-def _listed(values: Iterable[str], otherwise: str) -> str:
-    return ", ".join(values) or otherwise
+def _join(values: Iterable[str], default: str) -> str:
+    return ", ".join(values) or default

@@ -10,17 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.text import Text
 
+from icemirror.cli.setup.configuration import config_option, load_configuration
 from icemirror.cli.terminal.columns import Column, fit_columns
-from icemirror.cli.terminal.console import (
-    config_option,
-    load,
-    out,
-    print_error,
-    print_hint,
-    print_json,
-    printable,
-)
-from icemirror.cli.terminal.examples import examples
+from icemirror.cli.terminal.console import out, print_error, print_hint, print_json, print_result, printable
+from icemirror.cli.terminal.text import examples
 from icemirror.errors import Exit, exit_code, worst_exit
 from icemirror.telemetry.redaction import redact
 
@@ -43,12 +36,12 @@ _SHOWN_CHARACTERS = 60
 @config_option
 @click.argument("action", required=False, default=_LIST, type=click.Choice([_LIST, _REDRIVE, _DROP]))
 @click.option("--id", "ids", multiple=True, metavar="ID", help="Only this dead letter; may be repeated.")
-@click.option("--all", "every", is_flag=True, help="With drop: remove all.")
+@click.option("--all", "all_letters", is_flag=True, help="With drop: remove all.")
 @click.option(
     "--json", "as_json", is_flag=True, help="One JSON object per dead letter on stdout, with its body."
 )
 def dead_letters(
-    config: str | None, action: str, ids: tuple[str, ...], every: bool, as_json: bool
+    config: str | None, action: str, ids: tuple[str, ...], all_letters: bool, as_json: bool
 ) -> int | None:
     """List, redrive or drop events that could not be parsed, with the reason.
 
@@ -59,9 +52,9 @@ def dead_letters(
 
     Dropping loses no data: events are hints, and the next sweep finds the commits that they report.
     """
-    if action == _DROP and bool(ids) == every:
+    if action == _DROP and bool(ids) == all_letters:
         raise click.UsageError("give either --id or --all")
-    settings = load(config)
+    settings = load_configuration(config)
     from icemirror.stores.from_settings import read_letters
 
     letters = _choose(read_letters(settings), ids)
@@ -76,30 +69,32 @@ def dead_letters(
 
 
 def _choose(letters: Sequence[DeadLetter], ids: tuple[str, ...]) -> list[DeadLetter]:
-    known = {letter.id: letter for letter in letters}
-    if missing := [letter_id for letter_id in ids if letter_id not in known]:
+    letter_by_id = {letter.id: letter for letter in letters}
+    if missing := [letter_id for letter_id in ids if letter_id not in letter_by_id]:
         raise click.UsageError(
             f"no dead letter has the id {missing[0]}: list them with `icemirror dead-letters`"
         )
-    return [known[letter_id] for letter_id in ids] if ids else list(letters)
+    return [letter_by_id[letter_id] for letter_id in ids] if ids else list(letters)
 
 
 def _redrive(settings: Settings, letters: Sequence[DeadLetter], *, as_json: bool) -> int:
     from icemirror.stores.dead_letters import redrive_letters
     from icemirror.stores.from_settings import open_store
     from icemirror.telemetry.metrics import NoMetrics
-    from trigger.dispatch.ingest import Ingest
-    from trigger.wiring import build_fleet
+    from trigger.dispatch.ingest import EventIngest
+    from trigger.wiring import build_dispatcher
 
     codes: list[Exit] = []
     if not letters:
         _print_none(as_json=as_json)
         return Exit.DONE
     with open_store(settings) as store:
-        fleet = build_fleet(settings, store, NoMetrics(), os.environ)
-        with closing(fleet.registry):
-            fleet.registry.refresh()
-            for letter, error in redrive_letters(letters, Ingest(fleet).redrive, store.remove_letter):
+        dispatcher = build_dispatcher(settings, store, NoMetrics(), os.environ)
+        with closing(dispatcher.registry):
+            dispatcher.registry.refresh()
+            for letter, error in redrive_letters(
+                letters, EventIngest(dispatcher).redrive, store.remove_letter
+            ):
                 codes.append(Exit.DONE if error is None else exit_code(error))
                 _print_outcome(letter, "taken" if error is None else "refused", error, as_json=as_json)
     return worst_exit(codes)
@@ -123,7 +118,8 @@ def _print_outcome(letter: DeadLetter, outcome: str, error: IcemirrorError | Non
         failure = None if error is None else {"kind": error.kind, "message": redact(str(error))}
         print_json({"id": letter.id, "source": letter.source, "outcome": outcome, "error": failure})
     elif error is None:
-        out.print(Text(f"{letter.id}: {outcome}"), soft_wrap=True)
+        text = "accepted" if outcome == "taken" else outcome  # (the JSON value is a contract)
+        out.print(Text(f"{letter.id}: {text}"), soft_wrap=True)
     else:
         print_error(f"{letter.id}: {error}")
 
@@ -147,9 +143,9 @@ def _show(letters: Sequence[DeadLetter], *, as_json: bool) -> None:
             [Text(printable(" ".join(letter["reason"].split()))) for letter in documents],
             wraps=True,
         ),
-        Column("event", [Text(event) for event in events], wraps=True, spare=1),
+        Column("event", [Text(event) for event in events], wraps=True, drop_rank=1),
     ]
-    out.print(fit_columns(columns, out.width))
+    print_result(fit_columns(columns, out.width))
 
 
 def _print_none(*, as_json: bool) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from icemirror.cli.terminal.examples import examples
+from icemirror.cli.terminal.text import examples
 
 
 @click.command(epilog=examples("icemirror demo", "icemirror demo --dir /tmp/demo --rows 1000 --seconds 10"))
@@ -46,4 +46,4 @@ def demo(directory: Path, keep: bool, seconds: float, rows: int, seed: int) -> i
     from icemirror.cli.demo.run import run_demo
     from icemirror.cli.demo.workspace import DemoMarker
 
-    return int(run_demo(directory, keep=keep, seconds=seconds, wanted=DemoMarker(seed=seed, rows=rows)))
+    return int(run_demo(directory, keep=keep, seconds=seconds, new_marker=DemoMarker(seed=seed, rows=rows)))

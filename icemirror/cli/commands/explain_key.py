@@ -11,17 +11,17 @@ from rich.cells import cell_len
 from rich.console import Group
 from rich.text import Text
 
-from icemirror.cli.setup.pipeline import open_pipeline, report_error
+from icemirror.cli.setup.configuration import config_option, load_configuration
+from icemirror.cli.setup.pipeline import open_pipeline
 from icemirror.cli.setup.tables import select_job_table, table_option
-from icemirror.cli.terminal.console import config_option, load, out, print_json, printable
-from icemirror.cli.terminal.examples import examples
+from icemirror.cli.terminal.console import out, print_json, printable, report_error
 from icemirror.cli.terminal.progress import show_table_progress
-from icemirror.cli.terminal.wording import counted
+from icemirror.cli.terminal.text import examples, format_count
 from icemirror.errors import Exit, IcemirrorError
 
 if TYPE_CHECKING:
     from icemirror.settings import Settings, TableSettings
-    from spark_job.inspect.explain.report import EventReport, ExplainReport, RejectedReport
+    from spark_job.commands.explain.report import EventReport, ExplainReport, RejectedReport
 
 _MAX_TEXT_CHARACTERS = 120
 _STATES = {
@@ -72,9 +72,9 @@ def explain_key(config: str | None, name: str, key: str, as_json: bool) -> int:
     Needs no Spark, and opens only files that may contain the key, by their bounds and partitions. Give dates,
     timestamps, uuids, decimals and bytes (hexadecimal) as text.
     """
-    from spark_job.inspect.explain.requested_key import BadKey
+    from spark_job.commands.explain.requested_key import BadKey
 
-    settings = load(config)
+    settings = load_configuration(config)
     table = select_job_table(settings, name)
     try:
         report = _explain(settings, table, key, as_json=as_json)
@@ -92,7 +92,7 @@ def explain_key(config: str | None, name: str, key: str, as_json: bool) -> int:
 
 
 def _explain(settings: Settings, table: TableSettings, key: str, *, as_json: bool) -> ExplainReport:
-    from spark_job.inspect.explain.explain_key import explain_key as explain
+    from spark_job.commands.explain.explain_key import explain_key as explain
     from spark_job.storage.translate_errors import translate_table_errors
 
     pipeline = open_pipeline(settings, "explain-key", as_json=as_json)
@@ -115,8 +115,8 @@ def _render(report: ExplainReport) -> Group:
         lines += _rejected(rejected)
     if report.findings or report.unreadable or report.notes:
         lines.append(Text())
-    for found in report.findings:
-        lines.append(Text(f"{found.kind.value}", style="red").append(f"  {found.what}", style="default"))
+    for finding in report.findings:
+        lines.append(Text(f"{finding.kind.value}", style="red").append(f"  {finding.what}", style="default"))
     if report.findings:
         lines.append(Text(_advice(report.table), style="dim"))
     lines += [
@@ -124,9 +124,9 @@ def _render(report: ExplainReport) -> Group:
     ]
     lines += [Text(f"note: {note}", style="yellow") for note in report.notes]
     read = report.read
-    files_read = f"read {read.changelog_files:,} of {counted(read.of_changelog_files, 'changelog file')}"
+    files_read = f"read {read.changelog_files:,} of {format_count(read.of_changelog_files, 'changelog file')}"
     files_read += (
-        f", {read.data_files:,} of {counted(read.of_data_files, 'data file')}; {report.seconds:.2f} s"
+        f", {read.data_files:,} of {format_count(read.of_data_files, 'data file')}; {report.seconds:.2f} s"
     )
     return Group(*lines, Text(), Text(files_read, style="dim"))
 
@@ -142,11 +142,15 @@ def _row(report: ExplainReport) -> Iterator[Text]:
     row, index = report.row, report.index
     if row is not None:
         yield _fact("row", f"{row.position} of {row.file}")
-        by = f", snapshot {row.snapshot_id} of {row.committed_at}" if row.committed_at else ""
-        yield _fact("written by", _WRITERS[row.written_by.value] + by)
+        snapshot_clause = f", snapshot {row.snapshot_id} of {row.committed_at}" if row.committed_at else ""
+        yield _fact("written by", _WRITERS[row.written_by.value] + snapshot_clause)
     if index is not None:
-        says = {"row": "has the row", "tombstone": "has a tombstone", "nothing": "does not contain the key"}
-        text = says[index.says]
+        entry_texts = {
+            "row": "has the row",
+            "tombstone": "has a tombstone",
+            "nothing": "does not contain the key",
+        }
+        text = entry_texts[index.says]
         if index.file is not None and (
             row is None or (index.file, index.position) != (row.file, row.position)
         ):
@@ -155,10 +159,10 @@ def _row(report: ExplainReport) -> Iterator[Text]:
             text += f", with sequence {', '.join(map(str, index.sequence.values()))} of commit {index.commit}"
         yield _fact("index", text)
     if row is not None and row.values is not None:
-        wide = max((cell_len(name) for name in row.values), default=0)
-        for at, (name, value) in enumerate(row.values.items()):
-            room = " " * (wide - cell_len(name))
-            yield _fact("" if at else "values", f"{name}{room}  {_short(value)}")
+        name_width = max((cell_len(name) for name in row.values), default=0)
+        for position, (name, value) in enumerate(row.values.items()):
+            padding = " " * (name_width - cell_len(name))
+            yield _fact("" if position else "values", f"{name}{padding}  {_short(value)}")
 
 
 def _fact(name: str, value: str) -> Text:
@@ -171,8 +175,8 @@ def _event(event: EventReport, width: int) -> Iterator[Text]:
     sequence = ", ".join(map(str, event.sequence.values()))
     yield Text(f"  {event.number:{width}}  {event.operation}  {sequence}  ").append(event.words, style=style)
     when = f" of {event.committed_at}" if event.committed_at else ", which has expired"
-    place = f"{margin}snapshot {event.snapshot_id}{when}, row {event.position} of {event.file}"
-    yield Text(place, style="dim")
+    location = f"{margin}snapshot {event.snapshot_id}{when}, row {event.position} of {event.file}"
+    yield Text(location, style="dim")
     if event.values is not None:
         yield Text(f"{margin}{_pairs(event.values)}", style="dim")
 
@@ -190,5 +194,4 @@ def _pairs(values: Mapping[str, Any]) -> str:
 def _short(value: object) -> str:
     """Return the value as JSON, shortened, with control characters escaped."""
     text = json.dumps(value, ensure_ascii=False)
-    shown = text if len(text) <= _MAX_TEXT_CHARACTERS else f"{text[:_MAX_TEXT_CHARACTERS]}…"
-    return printable(shown)
+    return printable(text if len(text) <= _MAX_TEXT_CHARACTERS else f"{text[:_MAX_TEXT_CHARACTERS]}…")

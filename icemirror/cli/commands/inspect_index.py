@@ -12,15 +12,15 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
+from icemirror.cli.setup.configuration import config_option, load_configuration
 from icemirror.cli.setup.tables import select_job_table, table_option
 from icemirror.cli.terminal.columns import Column, fit_columns
-from icemirror.cli.terminal.console import config_option, load, out, print_json
-from icemirror.cli.terminal.examples import examples
-from icemirror.cli.terminal.wording import counted
+from icemirror.cli.terminal.console import out, print_json, print_result
+from icemirror.cli.terminal.text import examples, format_count
 from icemirror.errors import NO_MIRROR_YET, Exit, Invalid
 
 if TYPE_CHECKING:
-    from spark_job.inspect.inspect_index import IndexReport, IndexRunReport
+    from spark_job.commands.inspect_index import IndexReport, IndexRunReport
 
 _BAR_CELLS = 24
 
@@ -39,17 +39,17 @@ def inspect_index(config: str | None, name: str, as_json: bool) -> int:
     if as_json:
         print_json(report.model_dump(mode="json"))
     else:
-        out.print(_render(report, out.width))
+        print_result(_render(report, out.width))
     return Exit.BLOCKED if report.unreadable else Exit.DONE
 
 
 def _inspect(config: str | None, name: str) -> IndexReport:
+    from spark_job.commands.inspect_index import inspect_index as inspect
     from spark_job.iceberg.catalogs import Catalogs
     from spark_job.iceberg.mirror import read_mirror
-    from spark_job.inspect.inspect_index import inspect_index as inspect
     from spark_job.storage.translate_errors import translate_table_errors
 
-    settings = load(config)
+    settings = load_configuration(config)
     table = select_job_table(settings, name)
     loaded = Catalogs(settings).load_mirror(table)
     if loaded is None:
@@ -59,26 +59,26 @@ def _inspect(config: str | None, name: str) -> IndexReport:
 
 
 def _render(report: IndexReport, width: int) -> Group:
-    parts: list[Table | Text | Group] = [_facts(report)]
+    blocks: list[Table | Text | Group] = [_facts(report)]
     if report.runs:
-        parts += [Text(), _runs(report, width)]
+        blocks += [Text(), _runs(report, width)]
     if report.unreadable:
-        parts.append(Text())
-    parts += [
+        blocks.append(Text())
+    blocks += [
         Text(f"unreadable: {problem.path}: {problem.what}", style="red") for problem in report.unreadable
     ]
-    return Group(*parts)
+    return Group(*blocks)
 
 
 def _facts(report: IndexReport) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
-    of_head = Text("current", style="green")
+    freshness = Text("current", style="green")
     if report.head is None:
-        of_head = Text("the mirror is empty", style="dim")
+        freshness = Text("the mirror is empty", style="dim")
     elif not report.of_head:
-        of_head = Text(
+        freshness = Text(
             f"foreign writes since (head {report.head}); the next merge indexes them", style="yellow"
         )
     encoding = report.encoding or "no entries"
@@ -91,9 +91,9 @@ def _facts(report: IndexReport) -> Table:
         ("table", report.table),
         ("root", report.root or "none"),
         ("epoch", f"{report.epoch:,}"),
-        ("snapshot", Text(f"{report.snapshot_id or 'none'}  ").append_text(of_head)),
+        ("snapshot", Text(f"{report.snapshot_id or 'none'}  ").append_text(freshness)),
         ("keys", encoding),
-        ("live rows", f"{rows} in {counted(report.files, 'data file')}{removed}"),
+        ("live rows", f"{rows} in {format_count(report.files, 'data file')}{removed}"),
         ("entries", f"{report.entries:,}, {report.tombstones:,} of them tombstones"),
         ("size", f"{decimal(report.bytes)}, {report.bytes_per_key:g} bytes per key{per_row}"),
         ("greatest order", _order(report.greatest)),
@@ -111,9 +111,9 @@ def _runs(report: IndexReport, width: int) -> Table | Group:
         name: str,
         cell: Callable[[IndexRunReport], str],
         justify: Literal["left", "right"] = "right",
-        spare: int = 0,
+        drop_rank: int = 0,
     ) -> Column:
-        return Column(name, [Text(cell(run)) for run in report.runs], justify, spare)
+        return Column(name, [Text(cell(run)) for run in report.runs], justify, drop_rank)
 
     columns = [
         column("run", lambda run: f"{run.run}"),
@@ -122,21 +122,21 @@ def _runs(report: IndexReport, width: int) -> Table | Group:
         column("entries", lambda run: f"{run.entries:,}"),
         column("tombstones", lambda run: f"{run.tombstones:,}"),
         column("size", lambda run: decimal(run.bytes)),
-        Column("", bars, spare=6),
+        Column("", bars, drop_rank=6),
         column("bytes/key", lambda run: f"{run.bytes_per_key:g}"),
-        column("layout", lambda run: "+".join(run.layouts), "left", spare=4),
-        column("first key", lambda run: _short(run.first_key), "left", spare=5),
-        column("last key", lambda run: _short(run.last_key), "left", spare=5),
-        column("files", lambda run: f"{run.files:,}", spare=1),
-        column("age", lambda run: _age(run.written_at), "left", spare=2),
+        column("layout", lambda run: "+".join(run.layouts), "left", drop_rank=4),
+        column("first key", lambda run: _short(run.first_key), "left", drop_rank=5),
+        column("last key", lambda run: _short(run.last_key), "left", drop_rank=5),
+        column("files", lambda run: f"{run.files:,}", drop_rank=1),
+        column("age", lambda run: _age(run.written_at), "left", drop_rank=2),
     ]
     if any(merging):
-        columns.append(Column("merging", [Text(text) for text in merging], spare=3))
+        columns.append(Column("merging", [Text(text) for text in merging], drop_rank=3))
     return fit_columns(columns, width)
 
 
 def _order(order: tuple[int, ...] | None) -> str:
-    return "none" if order is None else "/".join(f"{part:x}" for part in order)
+    return "none" if order is None else "/".join(f"{value:x}" for value in order)
 
 
 def _short(code: str) -> str:
@@ -147,7 +147,7 @@ def _age(written_at: int) -> str:
     if not written_at:
         return ""
     seconds = max(0.0, time.time() - written_at / 1000)
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= size:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds:.0f} s"

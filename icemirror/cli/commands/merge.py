@@ -12,18 +12,19 @@ from rich.table import Table
 from rich.text import Text
 
 from icemirror.cli.commands.plan import print_plans
+from icemirror.cli.setup.configuration import config_option, load_configuration
 from icemirror.cli.setup.pipeline import is_debug, is_interactive, open_pipeline, silence_log
 from icemirror.cli.setup.tables import select_job_tables, tables_option
 from icemirror.cli.terminal.columns import Column, fit_columns
-from icemirror.cli.terminal.console import config_option, load, out, print_error, print_hint, print_json
-from icemirror.cli.terminal.examples import examples
+from icemirror.cli.terminal.console import out, print_error, print_hint, print_json, print_result
 from icemirror.cli.terminal.progress import open_progress
-from icemirror.cli.terminal.wording import counted, with_table
+from icemirror.cli.terminal.text import examples, format_count, prefix_table
 from icemirror.errors import IcemirrorError, exit_for_kind, worst_exit
 
 if TYPE_CHECKING:
-    from icemirror.result import SliceResult, Staged, TableResult
+    from icemirror.result import SliceResult, TableResult
     from icemirror.settings import Settings, TableSettings
+    from icemirror.step_results import Staged
 
 
 @click.command(epilog=examples("icemirror merge", "icemirror merge -t shop.orders -t shop.items --json"))
@@ -32,28 +33,28 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Show the plan, merge nothing (same as `icemirror plan`).")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per table on stdout.")
 def merge(config: str | None, names: tuple[str, ...], dry_run: bool, as_json: bool) -> int:
-    """Merge tables up to their changelogs' heads, in this process.
+    """Merge all new events once, in this process.
 
     Runs on local Spark, or on the cluster it was submitted to with spark-submit. Needs no trigger and no state. Safe
     while a trigger runs: a commit succeeds only on the mirror snapshot that it was computed from.
     """
-    settings = load(config)
+    settings = load_configuration(config)
     tables = select_job_tables(settings, names)
     if dry_run:
         return print_plans(settings, tables, as_json=as_json)
-    for name in _paused(settings, tables):
+    for name in _paused_tables(settings, tables):
         print_hint(f"{name}: paused for the trigger; merging it anyway")
     results = _merge(settings, tables, as_json=as_json)
     if not as_json:
         if results:
-            out.print(render_results(results, out.width))
+            print_result(render_results(results, out.width))
         for result in results:
             if result.error:
-                print_error(with_table(result.table, result.error.message))
+                print_error(prefix_table(result.table, result.error.message))
     return worst_exit([exit_for_kind(result.error.kind) for result in results if result.error])
 
 
-def _paused(settings: Settings, tables: tuple[TableSettings, ...]) -> list[str]:
+def _paused_tables(settings: Settings, tables: tuple[TableSettings, ...]) -> list[str]:
     """Return the paused tables, if the state is on this machine: a merge must not depend on a remote state."""
     from icemirror.settings.trigger import SqliteState
     from icemirror.stores.from_settings import read_rows
@@ -68,8 +69,8 @@ def _paused(settings: Settings, tables: tuple[TableSettings, ...]) -> list[str]:
 
 
 def _merge(settings: Settings, tables: tuple[TableSettings, ...], *, as_json: bool) -> list[TableResult]:
-    from icemirror.telemetry.from_settings import open_report
-    from spark_job.worker.merge_table import merge_table
+    from icemirror.telemetry.start_telemetry import open_report
+    from spark_job.commands.merge_table import merge_table
 
     pipeline = open_pipeline(settings, "merge", as_json=as_json, commits=True)
     if is_interactive(as_json=as_json) and not is_debug():  # the caller prints a failed table
@@ -90,8 +91,8 @@ def _merge(settings: Settings, tables: tuple[TableSettings, ...], *, as_json: bo
     return results
 
 
-def _show_slice(progress: Progress, task: TaskID, name: str, part: SliceResult) -> None:
-    progress.update(task, description=f"{name}: {counted(part.events, 'event')} merged")
+def _show_slice(progress: Progress, task: TaskID, name: str, result: SliceResult) -> None:
+    progress.update(task, description=f"{name}: {format_count(result.events, 'event')} merged")
 
 
 def _show_stage(progress: Progress, task: TaskID, name: str, staged: Staged) -> None:
@@ -101,29 +102,37 @@ def _show_stage(progress: Progress, task: TaskID, name: str, staged: Staged) -> 
 def render_results(results: list[TableResult], width: int) -> Table | Group:
     """Return the results as a table."""
     styles = {"merged": "green", "rebuilt": "green", "up-to-date": "dim", "failed": "red"}
-    counted = [
+    count_columns = [
         Column(
             name,
-            [_count(result, sum(getattr(part, name) for part in result.slices)) for result in results],
+            [
+                _slice_count(result, sum(getattr(slice_, name) for slice_ in result.slices))
+                for result in results
+            ],
             "right",
-            spare=1 if name in ("stale", "unchanged") else 0,
+            drop_rank=1 if name in ("stale", "unchanged") else 0,
         )
         for name in ("events", "inserted", "updated", "deleted", "stale", "unchanged", "rejected")
         if name not in ("unchanged", "rejected")
-        or any(getattr(part, name) for result in results for part in result.slices)
+        or any(getattr(slice_, name) for result in results for slice_ in result.slices)
     ]
-    rows = ["" if result.live_rows is None else f"{result.live_rows:,}" for result in results]
+    live_rows = ["" if result.live_rows is None else f"{result.live_rows:,}" for result in results]
     columns = [
         Column("table", [Text(result.table) for result in results]),
         Column("outcome", [Text(result.outcome, styles.get(result.outcome, "")) for result in results]),
-        Column("commits", [_count(result, len(result.slices)) for result in results], "right", spare=3),
-        *counted,
-        Column("live rows", [Text(text) for text in rows], "right"),
-        Column("seconds", [Text(f"{result.seconds:.2f}") for result in results], "right", spare=2),
+        Column(
+            "commits",
+            [_slice_count(result, len(result.slices)) for result in results],
+            "right",
+            drop_rank=3,
+        ),
+        *count_columns,
+        Column("live rows", [Text(text) for text in live_rows], "right"),
+        Column("seconds", [Text(f"{result.seconds:.2f}") for result in results], "right", drop_rank=2),
     ]
     return fit_columns(columns, width)
 
 
-def _count(result: TableResult, number: int) -> Text:
+def _slice_count(result: TableResult, count: int) -> Text:
     """Return a count of slices; empty for a rebuild, which has none."""
-    return Text("" if result.outcome == "rebuilt" and not result.slices else f"{number:,}")
+    return Text("" if result.outcome == "rebuilt" and not result.slices else f"{count:,}")

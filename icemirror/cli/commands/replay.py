@@ -1,4 +1,4 @@
-"""`icemirror replay`: asks the trigger to merge a range of a changelog again, or to rebuild a mirror."""
+"""`icemirror replay`: requests a replay or a rebuild from the trigger."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
+from icemirror.cli.setup.configuration import config_option, load_configuration
 from icemirror.cli.setup.tables import select_trigger_tables, table_option
-from icemirror.cli.terminal.console import config_option, err, load, out, print_error, print_hint, print_json
-from icemirror.cli.terminal.examples import examples
-from icemirror.cli.terminal.wording import counted
+from icemirror.cli.terminal.console import err, out, print_error, print_hint, print_json
+from icemirror.cli.terminal.text import examples, format_count
 from icemirror.errors import Exit
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def replay(
     cancel: bool,
     as_json: bool,
 ) -> int:
-    """Ask the trigger to merge a range of the changelog again, or (--full) to rebuild the mirror.
+    """Request a replay from the trigger: merge a range of the changelog again, or (--full) rebuild the mirror.
 
     Give one of --from-snapshot, --since, --full and --cancel. Only events newer than the mirror's rows apply: rows
     never go back to an older state. A replay waits for its turn like any merge, so only one job works on a table at a
@@ -74,55 +74,55 @@ def replay(
     if (dry_run and (wait or cancel)) or (wait and cancel):
         raise click.UsageError("give at most one of --dry-run, --wait and --cancel")
     now = time.time()
-    since_ms = None if since is None else _since_ms(since, now)
-    settings = load(config)
+    since_ms = None if since is None else _parse_since_ms(since, now)
+    settings = load_configuration(config)
     (table,) = select_trigger_tables(settings, (name,))
     if cancel:
         return _cancel(settings, table, as_json=as_json)
     from icemirror.protocol.replay import Replay
 
     request = Replay(uuid.uuid4().hex[:12], now, full, from_snapshot, since_ms, to_snapshot)
-    plan = _plan(settings, table, request, needed=dry_run)
+    plan = _plan(settings, table, request, required=dry_run)
     if dry_run:
         _show_plan(plan, as_json=as_json)
         return Exit.DONE
     return _request(settings, table, request, plan, wait=wait, as_json=as_json)
 
 
-def _since_ms(text: str, now: float) -> int:
+def _parse_since_ms(text: str, now: float) -> int:
     """Parse an ISO 8601 time, UTC without an offset, or a duration before now; return milliseconds since 1970."""
     from icemirror.settings.quantities import parse_seconds
 
     try:
-        at = datetime.fromisoformat(text)
-        since = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+        time_ = datetime.fromisoformat(text)
+        since = (time_ if time_.tzinfo else time_.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         try:
-            ago = parse_seconds(text)
+            age_seconds = parse_seconds(text)
         except ValueError:
             hint = f"{text!r} is neither a time like 2026-05-01T10:00 nor a duration like 2h"
             raise click.BadParameter(hint, param_hint="'--since'") from None
-        if ago > now:
+        if age_seconds > now:
             hint = f"{text!r} is before 1970; for the whole changelog give --since 1970-01-01, or --full"
             raise click.BadParameter(hint, param_hint="'--since'") from None
-        since = now - ago
+        since = now - age_seconds
     if since > now + _CLOCK_SKEW_SECONDS:
         hint = f"{text!r} is in the future; a time without an offset is UTC, now is {_iso(now)}"
         raise click.BadParameter(hint, param_hint="'--since'")
     return max(0, int(1000 * since))
 
 
-def _iso(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
-def _plan(settings: Settings, table: TableSettings, request: Replay, *, needed: bool) -> ReplayPlan | None:
+def _plan(settings: Settings, table: TableSettings, request: Replay, *, required: bool) -> ReplayPlan | None:
     """Plan the replay, to raise its errors now instead of in the job; None if the job is not installed."""
     try:
         from spark_job.rebuild.replay import plan_replay
         from spark_job.worker.wiring import build_pipeline
     except ModuleNotFoundError:
-        if needed:
+        if required:
             raise
         return None
     return plan_replay(build_pipeline(settings, run_id="replay"), table, request)
@@ -134,12 +134,12 @@ def _show_plan(plan: ReplayPlan | None, *, as_json: bool) -> None:
     if as_json:
         print_json(plan.model_dump(mode="json"))
         return
-    grid = Table("table", "does", box=None, pad_edge=False, header_style="bold")
-    for column in ("snapshots", "files", "bytes", "events", "slices"):
+    grid = Table("table", "action", box=None, pad_edge=False, header_style="bold")
+    for column in ("snapshots", "files", "bytes", "events", "commits"):
         grid.add_column(column, justify="right")
-    does = "rebuilds the mirror" if plan.full else f"replays {plan.from_snapshot} to {plan.to_snapshot}"
+    action = "rebuilds the mirror" if plan.full else f"replays {plan.from_snapshot} to {plan.to_snapshot}"
     figures = (f"{plan.snapshots:,}", f"{plan.files:,}", decimal(plan.bytes))
-    grid.add_row(Text(plan.table), does, *figures, f"{plan.events:,}", f"{plan.slices:,}")
+    grid.add_row(Text(plan.table), action, *figures, f"{plan.events:,}", f"{plan.slices:,}")
     out.print(grid)
 
 
@@ -152,50 +152,50 @@ def _request(
     wait: bool,
     as_json: bool,
 ) -> int:
-    from icemirror.cli.commands.replay_wait import await_end
+    from icemirror.cli.commands.replay_wait import wait_for_replay
     from icemirror.protocol.actions import ReplayRefused
     from icemirror.protocol.events import ReplayRequested, scheduling_options
-    from icemirror.protocol.reads import EVERYTHING
+    from icemirror.protocol.row_selection import ALL_ROWS
     from icemirror.protocol.waiting_reasons import missing_trigger_reason
     from icemirror.stores.apply import apply
-    from icemirror.stores.from_settings import open_store, policy_of
+    from icemirror.stores.from_settings import build_policy, open_store
 
-    policy = policy_of(settings)
+    policy = build_policy(settings)
     with open_store(settings) as store:
         event = ReplayRequested(request.requested_at, table.name, scheduling_options(table), request)
         match apply(store, event, policy).actions:
             case (ReplayRefused(current),):
-                at = _iso(current.requested_at)
+                requested_at = _iso(current.requested_at)
                 print_error(
-                    f"{table.name}: the replay requested at {at} is not done. Wait for it, or cancel it: "
+                    f"{table.name}: the replay requested at {requested_at} is not done. Wait for it, or cancel it: "
                     f"icemirror replay --table {table.name} --cancel"
                 )
                 return Exit.RETRY_LATER
-        if why := missing_trigger_reason(store.load(EVERYTHING), table.name, time.time(), policy):
-            print_hint(f"{table.name}: {why}")
+        if reason := missing_trigger_reason(store.load(ALL_ROWS), table.name, time.time(), policy):
+            print_hint(f"{table.name}: {reason}")
         if wait:
-            return await_end(store, table.name, request, err, as_json=as_json, policy=policy)
+            return wait_for_replay(store, table.name, request, err, as_json=as_json, policy=policy)
     result: dict[str, Any] = {"table": table.name, "replay_id": request.id, "outcome": "asked"}
     if as_json:
         print_json(result | {"plan": plan.model_dump(mode="json") if plan else None})
     else:
-        what = "rebuild" if request.full else "replay"
-        events = f" {'from' if request.full else 'of'} {counted(plan.events, 'event')}" if plan else ""
-        out.print(f"{table.name}: requested a {what}{events}; `icemirror status` shows its progress")
+        noun = "rebuild" if request.full else "replay"
+        events = f" {'from' if request.full else 'of'} {format_count(plan.events, 'event')}" if plan else ""
+        out.print(f"{table.name}: requested a {noun}{events}; `icemirror status` shows its progress")
     return Exit.DONE
 
 
 def _cancel(settings: Settings, table: TableSettings, *, as_json: bool) -> int:
     from icemirror.protocol.events import ReplayCancelled
-    from icemirror.protocol.reads import NO_SLOT, Reads
+    from icemirror.protocol.row_selection import NO_SLOTS, RowSelection
     from icemirror.stores.apply import apply
-    from icemirror.stores.from_settings import open_store, policy_of
+    from icemirror.stores.from_settings import build_policy, open_store
 
     with open_store(settings) as store:
-        row = store.load(Reads(frozenset({table.name}), NO_SLOT)).tables.get(table.name)
+        row = store.load(RowSelection(frozenset({table.name}), NO_SLOTS)).tables.get(table.name)
         current = row.replay if row else None
         if current is not None:
-            apply(store, ReplayCancelled(time.time(), table.name, current.id), policy_of(settings))
+            apply(store, ReplayCancelled(time.time(), table.name, current.id), build_policy(settings))
     if as_json:
         outcome = "cancelled" if current else "none"
         print_json({"table": table.name, "replay_id": current.id if current else None, "outcome": outcome})

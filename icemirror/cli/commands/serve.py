@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from icemirror.cli.setup.configuration import config_option, load_configuration
 from icemirror.cli.setup.web_server import start_web_server
-from icemirror.cli.terminal.console import config_option, load
-from icemirror.cli.terminal.examples import examples
+from icemirror.cli.terminal.text import examples
 from icemirror.errors import BadConfig, Exit
 
 if TYPE_CHECKING:
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     "--http", metavar="ADDR", help="Status page, metrics and POST /notify at this address: HOST:PORT."
 )
 def serve(config: str | None, http: str | None) -> int:
-    """Keep all mirrors current from events: receive commits, coalesce, launch workers.
+    """Keep all mirrors current: receive commit events (Kafka, SQS, HTTP) and merge.
 
     Listens to the sources in `trigger.sources`, and checks the changelogs' heads every `merge_interval`, because events
     may be lost. SIGTERM and Ctrl-C end it: received events are stored and acknowledged, running jobs finish.
     """
-    from icemirror.telemetry.from_settings import start_logs
     from icemirror.telemetry.metrics import open_metrics
+    from icemirror.telemetry.start_telemetry import start_logs
 
-    settings = load(config)
+    settings = load_configuration(config)
     start_logs(settings)
     if settings.trigger.sources.http is not None and http is None:
         raise BadConfig(
@@ -54,33 +54,35 @@ def serve(config: str | None, http: str | None) -> int:
 
 async def _serve(settings: Settings, metrics: Metrics, http: str | None) -> int:
     from icemirror.stores.from_settings import open_store
-    from trigger.dispatch.ingest import Ingest
-    from trigger.listeners.notify import Notify
+    from trigger.dispatch.ingest import EventIngest
+    from trigger.listeners.notify import NotifyHandler
     from trigger.service.health import liveness_probe
     from trigger.status.run_reporter import RunReporter
-    from trigger.wiring import build_fleet, build_service
+    from trigger.wiring import build_dispatcher, build_service
 
     stop, interrupted = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number, events in ((signal.SIGTERM, (stop,)), (signal.SIGINT, (stop, interrupted))):
-        loop.add_signal_handler(number, _set_all, events)
+    for signal_number, events in ((signal.SIGTERM, (stop,)), (signal.SIGINT, (stop, interrupted))):
+        loop.add_signal_handler(signal_number, _set_all, events)
     with ExitStack() as stack:
         store = stack.enter_context(open_store(settings))
-        fleet = build_fleet(settings, store, metrics, os.environ)
-        stack.callback(fleet.registry.close)
-        reporting = RunReporter(store, metrics, store.last_cursor(), known=fleet.registry.names)
-        service = build_service(settings, Ingest(fleet), reporting, loop)
-        token = settings.trigger.sources.http
+        dispatcher = build_dispatcher(settings, store, metrics, os.environ)
+        stack.callback(dispatcher.registry.close)
+        reporter = RunReporter(
+            store, metrics, store.last_cursor(), configured_tables=dispatcher.registry.names
+        )
+        service = build_service(settings, EventIngest(dispatcher), reporter, loop)
+        http_source = settings.trigger.sources.http
         start_web_server(
             stack,
             settings,
-            fleet,
+            dispatcher,
             http,
-            unready=service.health.unready,
+            unready=service.health.describe_unready,
             healthy=liveness_probe(service.health),
-            notify=lambda address: Notify(
+            notify=lambda address: NotifyHandler(
                 service.ingest,
-                token.token.get_secret_value() if token else None,
+                http_source.token.get_secret_value() if http_source else None,
                 address.is_loopback,
                 service.wake_signal.send,
             ),

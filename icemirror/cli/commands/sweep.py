@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from icemirror.cli.terminal.console import config_option, load, out
-from icemirror.cli.terminal.examples import examples
-from icemirror.cli.terminal.table_errors import explain_stopped_tables
-from icemirror.cli.terminal.wording import counted
+from icemirror.cli.setup.configuration import config_option, load_configuration
+from icemirror.cli.terminal.console import out
+from icemirror.cli.terminal.stopped_tables import explain_stopped_tables
+from icemirror.cli.terminal.text import examples, format_count
 from icemirror.errors import exit_code, worst_exit
 
 if TYPE_CHECKING:
@@ -23,39 +23,46 @@ if TYPE_CHECKING:
 @click.command(epilog=examples("icemirror sweep -c /etc/icemirror.yaml"))
 @config_option
 def sweep(config: str | None) -> int:
-    """Check every changelog once: record new commits, recover failed runs, launch workers.
+    """Check every changelog once and launch jobs for new commits. For cron.
 
-    Waits for the quiet period of the recorded commits (`trigger.quiet_period`, at most `trigger.max_wait`).
+    Also recovers failed runs. Waits for the quiet period of the recorded commits (`trigger.quiet_period`, at most
+    `trigger.max_wait`).
     """
     from icemirror.stores.from_settings import open_store
-    from icemirror.telemetry.from_settings import start_logs
     from icemirror.telemetry.metrics import NoMetrics
-    from trigger.dispatch.due import dispatch_when_due
+    from icemirror.telemetry.start_telemetry import start_logs
+    from trigger.dispatch.launch_times import dispatch_when_due
     from trigger.status.table_progress import HeadObservation, progress_by_table
-    from trigger.wiring import build_fleet
+    from trigger.wiring import build_dispatcher
 
-    settings = load(config)
+    settings = load_configuration(config)
     start_logs(settings)
     with open_store(settings) as store:
-        fleet = build_fleet(settings, store, NoMetrics(), os.environ)
-        registry = fleet.registry
+        dispatcher = build_dispatcher(settings, store, NoMetrics(), os.environ)
+        registry = dispatcher.registry
         with closing(registry):
             registry.refresh()
-            fleet.sweep()
-            rows = dispatch_when_due(fleet, fleet.policy.max_wait_seconds)
+            dispatcher.sweep()
+            rows = dispatch_when_due(dispatcher, dispatcher.policy.max_wait_seconds)
             observations = {
-                table.name: HeadObservation(head_seen=table.name in registry.seen)
+                table.name: HeadObservation(head_seen=table.name in registry.tables_with_head, gave_up=True)
                 for table in registry.tables
             }
-    found = progress_by_table(rows, observations, fleet.policy.slots)
-    words = Counter(_describe(progress, rows.tables.get(name)) for name, progress in found.items())
-    tables = f"{counted(len(found), 'table')}: " + ", ".join(
-        f"{n} {word}" for word, n in sorted(words.items())
+    progress = progress_by_table(rows, observations, dispatcher.policy.slots)
+    tables_by_word = Counter(
+        _describe(table_progress, rows.tables.get(name)) for name, table_progress in progress.items()
     )
-    launched = f"; {counted(fleet.launched, 'worker')} launched" if fleet.launched else ""
-    out.print(f"{tables}{launched}" if found else "no tables")
-    explain_stopped_tables(fleet, rows, found, config)
-    codes = [progress.code for progress in found.values()]
+    tables = f"{format_count(len(progress), 'table')}: " + ", ".join(
+        f"{count} {word}" for word, count in sorted(tables_by_word.items())
+    )
+    launched = (
+        f"; {format_count(dispatcher.launched_workers, 'worker')} launched"
+        if dispatcher.launched_workers
+        else ""
+    )
+    out.print(f"{tables}{launched}" if progress else "no tables")
+    explain_stopped_tables(dispatcher, rows, progress, config)
+    codes = [table_progress.code for table_progress in progress.values()]
     if registry.problem is not None:
         codes.append(exit_code(registry.problem))
     return worst_exit(codes)

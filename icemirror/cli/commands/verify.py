@@ -8,18 +8,18 @@ import click
 from rich.console import Group
 from rich.text import Text
 
-from icemirror.cli.setup.pipeline import open_pipeline, report_error
+from icemirror.cli.setup.configuration import config_option, load_configuration
+from icemirror.cli.setup.pipeline import open_pipeline
 from icemirror.cli.setup.tables import select_job_table, table_option
-from icemirror.cli.terminal.console import config_option, load, out, print_json
-from icemirror.cli.terminal.examples import examples
+from icemirror.cli.terminal.console import out, print_json, report_error
 from icemirror.cli.terminal.progress import show_table_progress
-from icemirror.cli.terminal.wording import counted
+from icemirror.cli.terminal.text import examples, format_count
 from icemirror.errors import Exit, IcemirrorError
 
 if TYPE_CHECKING:
     from icemirror.settings import Settings, TableSettings
-    from spark_job.inspect.verify.verify_report import VerifyFinding, VerifyReport
-    from spark_job.inspect.verify.verify_table import VerifyOptions
+    from spark_job.commands.verify.verify_report import VerifyFinding, VerifyReport
+    from spark_job.commands.verify.verify_table import VerifyOptions
 
 
 _NOT_CHECKED = (
@@ -78,9 +78,9 @@ def verify(
     """
     if deep and sample is not None:
         raise click.UsageError("--sample and --deep exclude each other: --deep checks every row.")
-    from spark_job.inspect.verify.verify_table import VerifyOptions
+    from spark_job.commands.verify.verify_table import VerifyOptions
 
-    settings = load(config)
+    settings = load_configuration(config)
     table = select_job_table(settings, name)
     options = VerifyOptions(1000 if sample is None else sample, deep, show_keys, allow_foreign)
     try:
@@ -97,7 +97,7 @@ def verify(
 def _verify(
     settings: Settings, table: TableSettings, options: VerifyOptions, *, as_json: bool
 ) -> VerifyReport:
-    from spark_job.inspect.verify.verify_table import verify_table
+    from spark_job.commands.verify.verify_table import verify_table
     from spark_job.storage.translate_errors import translate_table_errors
 
     pipeline = open_pipeline(settings, "verify", as_json=as_json)
@@ -107,39 +107,41 @@ def _verify(
 
 def _render(report: VerifyReport) -> Group:
     checked = report.checked
-    scope = f"{counted(checked.data_files, 'data file')}, {counted(checked.segments, 'segment')}"
+    scope = f"{format_count(checked.data_files, 'data file')}, {format_count(checked.segments, 'segment')}"
     entries = f"{checked.entries:,} index entr{'y' if checked.entries == 1 else 'ies'}"
-    counts = f"{counted(checked.rows, 'row')} and {entries}"
-    scope += f", {counts}" if report.mode == "deep" else f"; random draws: {counts}"
+    counts = f"{format_count(checked.rows, 'row')} and {entries}"
+    scope += f", {counts}" if report.mode == "deep" else f"; sampled: {counts}"
     if checked.events:
-        scope += f" against {counted(checked.events, 'event')}"
-    right = "index and rows agree" if checked.rows or checked.entries else "counts agree"
-    right = "equal" if report.mode == "deep" else right
-    verdict = Text(right, style="bold green") if report.equal else Text("different", style="bold red")
+        scope += f" against {format_count(checked.events, 'event')}"
+    if report.mode == "deep":
+        equal_text = "equal"
+    else:
+        equal_text = "index and rows agree" if checked.rows or checked.entries else "counts agree"
+    verdict = Text(equal_text, style="bold green") if report.equal else Text("different", style="bold red")
     lines = [
         Text(f"{report.table}: ")
         .append_text(verdict)
         .append(f"  ({scope}; {report.seconds:.2f} s)", style="dim")
     ]
-    for found in report.findings:
-        lines += _explain(found)
+    for finding in report.findings:
+        lines += _explain(finding)
     lines += [Text(f"note: {note}", style="yellow") for note in report.notes]
     if report.mode != "deep":
         lines.append(Text(_NOT_CHECKED, style="dim"))
     return Group(*lines)
 
 
-def _explain(found: VerifyFinding) -> list[Text]:
-    from spark_job.inspect.verify.verify_report import MEANING
+def _explain(finding: VerifyFinding) -> list[Text]:
+    from spark_job.commands.verify.verify_report import MEANING
 
-    head = Text(f"  {found.kind.value}", style="red").append(
-        f"  {found.count:,}  {MEANING[found.kind]}", style="default"
+    head = Text(f"  {finding.kind.value}", style="red").append(
+        f"  {finding.count:,}  {MEANING[finding.kind]}", style="default"
     )
-    keys = found.keys or ("",) * len(found.places)
-    places = [
-        Text(f"      {place}" + (f"  key {key}" if key else ""), style="dim")
-        for place, key in zip(found.places, keys, strict=True)
+    keys = finding.keys or ("",) * len(finding.places)
+    lines = [
+        Text(f"      {location}" + (f"  key {key}" if key else ""), style="dim")
+        for location, key in zip(finding.places, keys, strict=True)
     ]
-    if found.count > len(found.places):
-        places.append(Text(f"      and {found.count - len(found.places):,} more", style="dim"))
-    return [head, *places]
+    if finding.count > len(finding.places):
+        lines.append(Text(f"      and {finding.count - len(finding.places):,} more", style="dim"))
+    return [head, *lines]

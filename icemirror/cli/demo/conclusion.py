@@ -14,16 +14,16 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from rich.table import Table as RichTable
 
-from icemirror.catalogs.catalog_name import DEFAULT_CATALOG
+from icemirror.catalogs.catalog_properties import DEFAULT_CATALOG
 from icemirror.cli.demo.oracle.duckdb_oracle import connect_duckdb, has_iceberg_reader
 from icemirror.cli.demo.oracle.journal import Journal
-from icemirror.cli.demo.oracle.judge import Comparison, Judge
 from icemirror.cli.demo.oracle.mirror_readers import (
     MirrorReader,
     read_by_duckdb,
     read_by_pyiceberg,
     read_cursor,
 )
+from icemirror.cli.demo.oracle.verifier import Comparison, MirrorVerifier
 from icemirror.cli.demo.shop import PRODUCTS, SHOP
 from icemirror.cli.demo.workspace import NAMESPACE, Workspace
 
@@ -41,21 +41,21 @@ class MirrorFinding:
     verdict: Comparison
 
 
-def judge_mirrors(catalog: Catalog, journal: Journal) -> Iterator[MirrorFinding]:
+def verify_mirrors(catalog: Catalog, journal: Journal) -> Iterator[MirrorFinding]:
     """Verify each mirror's head with every reader, and one snapshot from the middle of its history."""
-    judge = Judge.of(journal)
+    verifier = MirrorVerifier.from_journal(journal)
     readers: dict[str, MirrorReader] = {"PyIceberg": read_by_pyiceberg}
     if has_iceberg_reader():
         readers["DuckDB"] = read_by_duckdb
-    for shape in SHOP:
-        subject = shape.subject
+    for shop_table in SHOP:
+        subject = shop_table.subject
         mirror = catalog.load_table((NAMESPACE, subject.name))
         head = journal.position_after(subject, None)
-        for reader, verdict in judge.judge_by_each_reader(subject, mirror, head, readers).items():
+        for reader, verdict in verifier.verify_by_each_reader(subject, mirror, head, readers).items():
             yield MirrorFinding(subject.name, f"read by {reader}", verdict)
         middle = _middle_snapshot_id(mirror)
         if middle is not None:
-            yield MirrorFinding(subject.name, "halfway", judge.judge_mirror(subject, mirror, middle))
+            yield MirrorFinding(subject.name, "halfway", verifier.verify_mirror(subject, mirror, middle))
 
 
 def query_products(catalog: Catalog) -> tuple[str, pa.Table]:
@@ -81,12 +81,12 @@ def render_result(result: pa.Table) -> RichTable:
     return rendered
 
 
-def what_next(workspace: Workspace) -> list[tuple[str, str]]:
+def next_commands(workspace: Workspace) -> list[tuple[str, str]]:
     """Return commands for the demo's data, each with its description."""
     program = Path(sys.argv[0])
     icemirror = str(program) if program.name == "icemirror" else f"{sys.executable} -m icemirror"
-    config = shlex.quote(_short(workspace.config))
-    folder = shlex.quote(_short(workspace.root))
+    config = shlex.quote(_relative_path(workspace.config))
+    folder = shlex.quote(_relative_path(workspace.root))
     return [
         (f"{icemirror} status -c {config}", "state, lag and last run of each table"),
         (f"{icemirror} demo --keep --dir {folder}", "another 30 seconds of changes on the same data"),
@@ -105,14 +105,18 @@ def _read_program(workspace: Workspace) -> str:
     return f"from pyiceberg.catalog import load_catalog; print({rows}.to_pylist())"
 
 
-def _short(path: Path) -> str:
+def _relative_path(path: Path) -> str:
     """Return the path relative to the working directory, if it is inside."""
-    here = Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+    folder = Path.cwd()
+    return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
 
 
 def _middle_snapshot_id(mirror: Table) -> int | None:
     """Return a snapshot that is neither the first nor the last merge, if there is one."""
-    merges = sorted(mirror.snapshots(), key=lambda snapshot: snapshot.sequence_number or 0)
-    ids = [s.snapshot_id for s in merges if read_cursor(mirror, s.snapshot_id) is not None][1:-1]
+    snapshots = sorted(mirror.snapshots(), key=lambda snapshot: snapshot.sequence_number or 0)
+    ids = [
+        snapshot.snapshot_id
+        for snapshot in snapshots
+        if read_cursor(mirror, snapshot.snapshot_id) is not None
+    ][1:-1]
     return ids[len(ids) // 2] if ids else None

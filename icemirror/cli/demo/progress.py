@@ -13,7 +13,7 @@ from icemirror.tables.cursor import Cursor
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerEntry:
+class CommittedEvents:
     """A commit on a changelog, with the number of all events up to it."""
 
     snapshot_id: int
@@ -22,8 +22,8 @@ class LedgerEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class MirrorState:
-    """What a mirror's metadata contain."""
+class LatestMerge:
+    """The newest merge of a mirror, by its metadata."""
 
     cursor: Cursor | None = None
     live_rows: int = 0
@@ -44,58 +44,59 @@ class MirrorProgress:
     merged_at: float | None
 
     @property
-    def caught_up(self) -> bool:
-        """Whether the mirror contains every committed event."""
+    def is_current(self) -> bool:
+        """True if the mirror contains every committed event."""
         return self.merged_events == self.committed_events and self.lag_seconds == 0
 
 
 def measure_progress(
-    table: str, ledger: tuple[LedgerEntry, ...], mirror: MirrorState, now: float
+    table: str, commits: tuple[CommittedEvents, ...], latest_merge: LatestMerge, now: float
 ) -> MirrorProgress:
     """Count merged events; the lag is the age of the oldest commit that is not merged."""
-    merged = _merged_entries(ledger, mirror.cursor)
-    waiting = ledger[merged:]
+    merged = _count_merged_commits(commits, latest_merge.cursor)
+    unmerged = commits[merged:]
     return MirrorProgress(
         table=table,
-        committed_events=ledger[-1].events_so_far if ledger else 0,
-        merged_events=ledger[merged - 1].events_so_far if merged else 0,
-        lag_seconds=max(0.001, now - waiting[0].committed_at) if waiting else 0.0,
-        live_rows=mirror.live_rows,
-        merges=mirror.merges,
-        merged_at=mirror.committed_at,
+        committed_events=commits[-1].events_so_far if commits else 0,
+        merged_events=commits[merged - 1].events_so_far if merged else 0,
+        lag_seconds=max(0.001, now - unmerged[0].committed_at) if unmerged else 0.0,
+        live_rows=latest_merge.live_rows,
+        merges=latest_merge.merges,
+        merged_at=latest_merge.committed_at,
     )
 
 
-def _merged_entries(ledger: tuple[LedgerEntry, ...], cursor: Cursor | None) -> int:
+def _count_merged_commits(commits: tuple[CommittedEvents, ...], cursor: Cursor | None) -> int:
     """Return how many commits the cursor covers completely."""
     if cursor is None:
         return 0
     source = cursor.source
-    for number, entry in enumerate(ledger, start=1):
-        if entry.snapshot_id == source.snapshot_id:
-            return number if source.files_done is None else number - 1
-    return len(ledger)  # merged before it was recorded here
+    for count, commit in enumerate(commits, start=1):
+        if commit.snapshot_id == source.snapshot_id:
+            return count if source.files_done is None else count - 1
+    return len(commits)  # merged before it was recorded here
 
 
+# Repeated as literals: the demo checks icemirror from outside.
 _RUN_ID = "icemirror.run-id"
 _LIVE_ROWS = "icemirror.live-rows"
 
 
-def read_mirror_state(catalog: Catalog, name: str) -> MirrorState:
+def read_latest_merge(catalog: Catalog, name: str) -> LatestMerge:
     """Read the newest merge of a mirror; empty if there is none."""
     try:
         mirror = catalog.load_table((NAMESPACE, name))
     except NoSuchTableError:
-        return MirrorState()
+        return LatestMerge()
     merges = [
         snapshot
         for snapshot in sorted(mirror.snapshots(), key=lambda snapshot: snapshot.sequence_number or 0)
         if snapshot.summary and _RUN_ID in snapshot.summary.additional_properties
     ]
     if not merges or merges[-1].summary is None:
-        return MirrorState()
+        return LatestMerge()
     newest = merges[-1]
-    return MirrorState(
+    return LatestMerge(
         cursor=read_cursor(mirror, newest.snapshot_id),
         live_rows=int(merges[-1].summary.additional_properties.get(_LIVE_ROWS, 0)),
         merges=len(merges),

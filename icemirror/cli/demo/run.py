@@ -14,12 +14,12 @@ from types import FrameType
 from pyiceberg.catalog import Catalog, load_catalog
 from rich.markup import escape
 
-from icemirror.catalogs.catalog_name import DEFAULT_CATALOG
+from icemirror.catalogs.catalog_properties import DEFAULT_CATALOG
 from icemirror.cli.demo import conclusion
 from icemirror.cli.demo.oracle.journal import Journal
-from icemirror.cli.demo.progress import MirrorProgress, measure_progress, read_mirror_state
+from icemirror.cli.demo.progress import MirrorProgress, measure_progress, read_latest_merge
 from icemirror.cli.demo.screen import Screen
-from icemirror.cli.demo.watch_process import WatchProcess, end_leftovers
+from icemirror.cli.demo.watch_process import WatchProcess, stop_old_processes
 from icemirror.cli.demo.workspace import NAMESPACE, DemoMarker, Workspace, prepare_workspace, read_marker
 from icemirror.cli.demo.writer import TableWriter, copy_tables, open_writers, stream_changes
 from icemirror.cli.terminal.console import err, out, print_hint
@@ -32,21 +32,21 @@ _LAST_MERGE_SECONDS = 120.0
 _LEFTOVER_SECONDS = 10.0
 
 
-def run_demo(directory: Path, *, keep: bool, seconds: float, wanted: DemoMarker) -> Exit:
+def run_demo(directory: Path, *, keep: bool, seconds: float, new_marker: DemoMarker) -> Exit:
     """Run the demo; no process stays running in any case."""
-    with _terminated_like_interrupted():
+    with _handle_sigterm_as_interrupt():
         if read_marker(directory) is not None:
-            end_leftovers(directory, _LEFTOVER_SECONDS)
+            stop_old_processes(directory, _LEFTOVER_SECONDS)
         elif keep:
             print_hint(f"no demo to continue, starting a new one: {directory}")
-        workspace = prepare_workspace(directory, keep=keep, wanted=wanted)
+        workspace = prepare_workspace(directory, keep=keep, new_marker=new_marker)
         journal = Journal.open(workspace.journal)
         try:
             writers = open_writers(_catalog(workspace), journal, workspace.marker)
             _copy(writers, workspace)
             with WatchProcess(workspace) as watch:
-                _follow(workspace, writers, seconds, watch)
-            return _conclude(workspace, journal)
+                _show_until_merged(workspace, writers, seconds, watch)
+            return _print_conclusion(workspace, journal)
         finally:
             journal.close()
 
@@ -61,20 +61,22 @@ def _copy(writers: list[TableWriter], workspace: Workspace) -> None:
     with open_progress() as bar:
         task = bar.add_task("initial copy of the shop", total=total)
         copy_tables(writers, lambda _writer, events: bar.advance(task, events))
-    committed = sum(writer.ledger[-1].events_so_far for writer in writers)
-    took = time.monotonic() - began
-    made = f"{committed:,} events in {len(writers)} tables ({took:.1f} s)"
-    err.print(f"changelogs in {workspace.root}: {made}", markup=False, soft_wrap=True)
+    committed = sum(writer.commits[-1].events_so_far for writer in writers)
+    seconds = time.monotonic() - began
+    summary = f"{committed:,} events in {len(writers)} tables ({seconds:.1f} s)"
+    err.print(f"changelogs in {workspace.root}: {summary}", markup=False, soft_wrap=True)
 
 
-def _follow(workspace: Workspace, writers: list[TableWriter], seconds: float, watch: WatchProcess) -> None:
+def _show_until_merged(
+    workspace: Workspace, writers: list[TableWriter], seconds: float, watch: WatchProcess
+) -> None:
     """Show the mirrors' progress, until all changes are merged. Changes end `seconds` after the first merge."""
     catalog = _catalog(workspace)
 
     def measure() -> list[MirrorProgress]:
         return [
             measure_progress(
-                writer.name, tuple(writer.ledger), read_mirror_state(catalog, writer.name), time.time()
+                writer.name, tuple(writer.commits), read_latest_merge(catalog, writer.name), time.time()
             )
             for writer in writers
         ]
@@ -90,15 +92,15 @@ def _follow(workspace: Workspace, writers: list[TableWriter], seconds: float, wa
             tables = measure()  # after the stream's end, so that its last commit is included
             if not merged and sum(progress.merges for progress in tables) > merges_before:
                 merged, ends = True, min(ends, time.monotonic() + seconds)
-            behind = [progress.table for progress in tables if not progress.caught_up]
-            finished = ended and not behind
+            behind_tables = [progress.table for progress in tables if not progress.is_current]
+            finished = ended and not behind_tables
             screen.show(tables, _phase(ended, merged, ends - time.monotonic(), watch), final=finished)
             if finished:
                 return
             watch.check()
             if time.monotonic() - ends > _LAST_MERGE_SECONDS:
                 late = f"not merged {_LAST_MERGE_SECONDS:.0f} s after the last change"
-                raise Transient(f"{', '.join(behind)}: {late}\n{watch.tail()}")
+                raise Transient(f"{', '.join(behind_tables)}: {late}\n{watch.tail()}")
             time.sleep(_POLL_SECONDS)
 
 
@@ -109,10 +111,10 @@ def _phase(ended: bool, merged: bool, remaining_seconds: float, watch: WatchProc
     return f"changes continue{f' for {max(0.0, remaining_seconds):.0f} s' if merged else ''}; {job}"
 
 
-def _conclude(workspace: Workspace, journal: Journal) -> Exit:
+def _print_conclusion(workspace: Workspace, journal: Journal) -> Exit:
     """Print the verification, a query and commands to try; return the exit code."""
     catalog = _catalog(workspace)
-    findings = conclusion.judge_mirrors(catalog, journal)
+    findings = conclusion.verify_mirrors(catalog, journal)
     equal = True
     out.print()
     while (finding := _next_finding(findings)) is not None:
@@ -125,8 +127,8 @@ def _conclude(workspace: Workspace, journal: Journal) -> Exit:
     out.print(query, style="dim", markup=False, soft_wrap=True)
     out.print(conclusion.render_result(result))
     out.print("\n[bold]Try next[/]")
-    for command, does in conclusion.what_next(workspace):
-        out.print(f"  {escape(command)}\n      [dim]{does}[/]", soft_wrap=True)
+    for command, description in conclusion.next_commands(workspace):
+        out.print(f"  {escape(command)}\n      [dim]{description}[/]", soft_wrap=True)
     return Exit.DONE if equal else Exit.DIFFERENCE
 
 
@@ -149,15 +151,18 @@ def _in_background(
 
 
 @contextmanager
-def _terminated_like_interrupted() -> Iterator[None]:
+def _handle_sigterm_as_interrupt() -> Iterator[None]:
     """Treat SIGTERM and SIGHUP like Ctrl-C, which also ends the child processes."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    old_handlers = {
+        signal_number: signal.signal(signal_number, interrupt)
+        for signal_number in (signal.SIGTERM, signal.SIGHUP)
+    }
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for signal_number, handler in old_handlers.items():
+            signal.signal(signal_number, handler)

@@ -25,16 +25,16 @@ class Rates:
     """Events merged per second, over the last ten seconds."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, deque[tuple[float, int]]] = {}
+        self._measurements: dict[str, deque[tuple[float, int]]] = {}
 
     def update(self, progress: MirrorProgress, now: float) -> float:
         """Add a measurement and return the rate."""
-        seen = self._seen.setdefault(progress.table, deque())
-        seen.append((now, progress.merged_events))
-        while now - seen[0][0] > _RATE_SECONDS:
-            seen.popleft()
-        (began, before), seconds = seen[0], now - seen[0][0]
-        return (progress.merged_events - before) / seconds if seconds > 0 and began < now else 0.0
+        measurements = self._measurements.setdefault(progress.table, deque())
+        measurements.append((now, progress.merged_events))
+        while now - measurements[0][0] > _RATE_SECONDS:
+            measurements.popleft()
+        (began, events_then), seconds = measurements[0], now - measurements[0][0]
+        return (progress.merged_events - events_then) / seconds if seconds > 0 and began < now else 0.0
 
 
 class Screen:
@@ -55,7 +55,7 @@ class Screen:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._live is not None:
             self._live.stop()
@@ -79,7 +79,7 @@ def render_table(
 ) -> Table | Group:
     """Return a table with a row per mirror."""
     merged_at = [progress.merged_at for progress in tables]
-    ago = ["" if at is None else f"{max(0.0, now - at):.1f} s ago" for at in merged_at]
+    ago = ["" if time_ is None else f"{max(0.0, now - time_):.1f} s ago" for time_ in merged_at]
     columns = [
         Column("mirror", [Text(progress.table) for progress in tables]),
         Column("lag", [_lag(progress.lag_seconds) for progress in tables], "right"),
@@ -99,15 +99,15 @@ def _lag(seconds: float) -> Text:
     return Text(text.rjust(_FIGURE_WIDTH), style=style)
 
 
-def _figures(name: str, cells: Sequence[str], spare: int = 0) -> Column:
+def _figures(name: str, cells: Sequence[str], drop_rank: int = 0) -> Column:
     """Return a column of constant width, so that the table does not move while figures grow."""
-    return Column(name, [Text(cell.rjust(_FIGURE_WIDTH)) for cell in cells], "right", spare)
+    return Column(name, [Text(cell.rjust(_FIGURE_WIDTH)) for cell in cells], "right", drop_rank)
 
 
 def render_line(tables: Sequence[MirrorProgress], rates: Sequence[float], phase: str, elapsed: float) -> str:
     """Return the progress as one line."""
     merged, committed = (
-        sum(getattr(progress, f"{what}_events") for progress in tables) for what in ("merged", "committed")
+        sum(getattr(progress, f"{name}_events") for progress in tables) for name in ("merged", "committed")
     )
     lags = ", ".join(f"{progress.table} {progress.lag_seconds:.1f} s" for progress in tables)
     return f"{elapsed:4.0f} s  {phase}: {merged:,}/{committed:,} events, {sum(rates):,.0f}/s; lag {lags}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,8 +29,8 @@ from pyiceberg.types import (
 )
 
 from icemirror.cli.demo import column_values as make
+from icemirror.cli.demo.change_generator import Ints, ShopTable, scramble
 from icemirror.cli.demo.oracle.source_table import OPERATION_COLUMN, SEQUENCE_COLUMN, SourceTable
-from icemirror.cli.demo.traffic import Ints, Shape, scramble
 
 ITEMS_PER_ORDER = 4
 _EPOCH_MICROS = 1_735_689_600_000_000  # 2025-01-01
@@ -42,20 +42,25 @@ _LAST_NAMES = ("Nkemelu", "O’Neill", "Østergård", "Peña", "Quirke", "Romano
 
 def changelog_schema(columns: Sequence[tuple[str, IcebergType]], key: Sequence[str]) -> Schema:
     """Return the source columns and the two change columns, with the source's key as identifier fields."""
-    named = [*columns, (OPERATION_COLUMN, StringType()), (SEQUENCE_COLUMN, StringType())]
+    all_columns = [*columns, (OPERATION_COLUMN, StringType()), (SEQUENCE_COLUMN, StringType())]
     required = {*key, OPERATION_COLUMN, SEQUENCE_COLUMN}
     fields = [
-        NestedField(number, name, kind, required=name in required)
-        for number, (name, kind) in enumerate(named, start=1)
+        NestedField(field_id, name, type_, required=name in required)
+        for field_id, (name, type_) in enumerate(all_columns, start=1)
     ]
-    schema = Schema(*fields, identifier_field_ids=[f.field_id for f in fields if f.name in key])
+    schema = Schema(*fields, identifier_field_ids=[field.field_id for field in fields if field.name in key])
     # The ids that the catalog will assign: files are written with them.
     return assign_fresh_schema_ids(schema)
 
 
-def _shape(name: str, columns: Sequence[tuple[str, IcebergType]], key: Sequence[str], rows: Any) -> Shape:  # noqa: ANN401
+def _shop_table(
+    name: str,
+    columns: Sequence[tuple[str, IcebergType]],
+    key: Sequence[str],
+    rows: Callable[[Ints, Ints], Mapping[str, Any]],
+) -> ShopTable:
     schema = changelog_schema(columns, key)
-    return Shape(SourceTable.of(name, schema), schema, rows)
+    return ShopTable(SourceTable.of(name, schema), schema, rows)
 
 
 def customer_rows(key: Ints, revision: Ints) -> Mapping[str, Any]:
@@ -65,19 +70,19 @@ def customer_rows(key: Ints, revision: Ints) -> Mapping[str, Any]:
     return {
         "id": pa.array(key),
         "name": pc.binary_join_element_wise(
-            make.picks(_FIRST_NAMES, born), make.picks(_LAST_NAMES, born >> np.uint64(9)), " "
+            make.choices(_FIRST_NAMES, born), make.choices(_LAST_NAMES, born >> np.uint64(9)), " "
         ),
         "email": pc.binary_join_element_wise(make.labels("customer", key), "@shop.example", ""),
-        "country": make.picks(("DE", "FR", "IN", "JP", "MX", "NG", "NO", "TR", None), bits[0]),
-        "credit": make.decimals(make.below(bits[1], 2_000_000) - 500_000, 12, 2),
-        "active": make.picks((True, True, True, False, None), bits[2]),
-        "visits": make.ints(make.below(bits[3], 5_000), pa.int32()),
-        "note": make.picks(("", "VIP", "calls twice 📞", "“quoted”, with a comma", None, None), bits[4]),
-        "created_at": make.ints(_EPOCH_MICROS + make.below(born, 300 * _DAY_MICROS), _UTC_MICROS),
+        "country": make.choices(("DE", "FR", "IN", "JP", "MX", "NG", "NO", "TR", None), bits[0]),
+        "credit": make.decimals(make.uniform_ints(bits[1], 2_000_000) - 500_000, 12, 2),
+        "active": make.choices((True, True, True, False, None), bits[2]),
+        "visits": make.ints(make.uniform_ints(bits[3], 5_000), pa.int32()),
+        "note": make.choices(("", "VIP", "calls twice 📞", "“quoted”, with a comma", None, None), bits[4]),
+        "created_at": make.ints(_EPOCH_MICROS + make.uniform_ints(born, 300 * _DAY_MICROS), _UTC_MICROS),
         "updated_at": make.ints(
-            _EPOCH_MICROS + make.below(bits[5], 300 * _DAY_MICROS),
+            _EPOCH_MICROS + make.uniform_ints(bits[5], 300 * _DAY_MICROS),
             pa.timestamp("us"),
-            make.with_odds(bits[6], 9),
+            make.random_mask(bits[6], 9),
         ),
     }
 
@@ -87,14 +92,16 @@ def order_item_rows(key: Ints, revision: Ints) -> Mapping[str, Any]:
     bits = [scramble(key, revision, column) for column in range(6)]
     return {
         "order_id": pa.array(key // ITEMS_PER_ORDER),
-        "sku": make.labels("SKU-", (key % ITEMS_PER_ORDER) * 1_000 + make.below(scramble(key), 1_000)),
-        "quantity": make.ints(1 + make.below(bits[0], 20), pa.int32()),
-        "unit_price": make.decimals(make.below(bits[1], 100_000), 12, 2),
+        "sku": make.labels("SKU-", (key % ITEMS_PER_ORDER) * 1_000 + make.uniform_ints(scramble(key), 1_000)),
+        "quantity": make.ints(1 + make.uniform_ints(bits[0], 20), pa.int32()),
+        "unit_price": make.decimals(make.uniform_ints(bits[1], 100_000), 12, 2),
         "discount": make.doubles(bits[2]),
-        "gift": make.picks((True, False, None), bits[3]),
-        "ordered_on": make.ints(20_089 + make.below(scramble(key // ITEMS_PER_ORDER), 300), pa.date32()),
+        "gift": make.choices((True, False, None), bits[3]),
+        "ordered_on": make.ints(
+            20_089 + make.uniform_ints(scramble(key // ITEMS_PER_ORDER), 300), pa.date32()
+        ),
         "packed_at": make.ints(
-            make.below(bits[4], _DAY_MICROS), pa.time64("us"), nulls=make.with_odds(bits[5], 7)
+            make.uniform_ints(bits[4], _DAY_MICROS), pa.time64("us"), nulls=make.random_mask(bits[5], 7)
         ),
     }
 
@@ -106,9 +113,9 @@ def product_rows(key: Ints, revision: Ints) -> Mapping[str, Any]:
     return {
         "product_id": make.uuids(scramble(key, -1), scramble(key, -2)),
         "title": make.labels("Product № ", key),
-        "category": make.picks(("books", "games", "garden", "kitchen", "music", "tools"), bits[0]),
-        "price": make.decimals(make.below(bits[1], 10_000_000) - 1_000, 18, 4),
-        "stock": pa.array(make.below(bits[2], 1_000_000) - 10),
+        "category": make.choices(("books", "games", "garden", "kitchen", "music", "tools"), bits[0]),
+        "price": make.decimals(make.uniform_ints(bits[1], 10_000_000) - 1_000, 18, 4),
+        "stock": pa.array(make.uniform_ints(bits[2], 1_000_000) - 10),
         "rating": make.doubles(bits[3]),
         "weight": make.doubles(bits[4]).cast(pa.float32(), safe=False),
         "tags": make.lists(bits[5], words, 4),
@@ -116,23 +123,23 @@ def product_rows(key: Ints, revision: Ints) -> Mapping[str, Any]:
         "related": make.lists(bits[7], pa.array([1, None, 2**62, -5, 0]), 3),
         "attributes": pc.binary_join_element_wise(
             '{"colour": "',
-            make.picks(("red", "grün", "青"), bits[8]),
+            make.choices(("red", "grün", "青"), bits[8]),
             '", "n": ',
-            make.ints(make.below(bits[9], 100), pa.int64()).cast(pa.string()),
+            make.ints(make.uniform_ints(bits[9], 100), pa.int64()).cast(pa.string()),
             "}",
             "",
         ),
         "thumbnail": make.binaries(bits[10], 24),
-        "supplier": make.uuids(bits[11], bits[12], nulls=make.with_odds(bits[13], 6)),
-        "released_on": make.ints(18_000 + make.below(bits[14], 2_500), pa.date32()),
-        "opens_at": make.ints(make.below(bits[15], _DAY_MICROS), pa.time64("us")),
-        "changed_at": make.ints(_EPOCH_MICROS + make.below(bits[16], 300 * _DAY_MICROS), _UTC_MICROS),
-        "seen_at": make.ints(make.below(bits[17], 40_000 * _DAY_MICROS), pa.timestamp("us")),
-        "visible": make.picks((True, False, None), bits[0] >> np.uint64(20)),
+        "supplier": make.uuids(bits[11], bits[12], nulls=make.random_mask(bits[13], 6)),
+        "released_on": make.ints(18_000 + make.uniform_ints(bits[14], 2_500), pa.date32()),
+        "opens_at": make.ints(make.uniform_ints(bits[15], _DAY_MICROS), pa.time64("us")),
+        "changed_at": make.ints(_EPOCH_MICROS + make.uniform_ints(bits[16], 300 * _DAY_MICROS), _UTC_MICROS),
+        "seen_at": make.ints(make.uniform_ints(bits[17], 40_000 * _DAY_MICROS), pa.timestamp("us")),
+        "visible": make.choices((True, False, None), bits[0] >> np.uint64(20)),
     }
 
 
-CUSTOMERS = _shape(
+CUSTOMERS = _shop_table(
     "customers",
     [
         ("id", LongType()),
@@ -149,7 +156,7 @@ CUSTOMERS = _shape(
     ["id"],
     customer_rows,
 )
-ORDER_ITEMS = _shape(
+ORDER_ITEMS = _shop_table(
     "order_items",
     [
         ("order_id", LongType()),
@@ -164,7 +171,7 @@ ORDER_ITEMS = _shape(
     ["order_id", "sku"],
     order_item_rows,
 )
-PRODUCTS = _shape(
+PRODUCTS = _shop_table(
     "products",
     [
         ("product_id", UUIDType()),

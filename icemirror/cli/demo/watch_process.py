@@ -17,7 +17,7 @@ from icemirror.cli.demo.workspace import Workspace
 from icemirror.errors import Invalid, Transient
 from icemirror.processes.process_identity import identify, is_alive
 from icemirror.processes.python_path import exclude_working_directory
-from icemirror.protocol.reads import EVERYTHING
+from icemirror.protocol.row_selection import ALL_ROWS
 from icemirror.protocol.rows import Rows, SlotState
 from icemirror.stores.sqlite import SqliteStore
 
@@ -27,8 +27,8 @@ _WATCH_PID_FILE = "watch.pid"
 
 def running_jobs(folder: Path) -> list[str]:
     """Return the identities (`pid@start`) of running jobs; `folder` contains the trigger's state."""
-    noted = (note.read_text() for note in sorted((folder / "runs").glob("*.run")))
-    return [identity for identity in noted if is_alive(identity)]
+    identities = (record.read_text() for record in sorted((folder / "runs").glob("*.run")))
+    return [identity for identity in identities if is_alive(identity)]
 
 
 def newest_job_log(folder: Path) -> Path | None:
@@ -42,28 +42,28 @@ def record_watch(folder: Path, pid: int) -> None:
     (folder / _WATCH_PID_FILE).write_text(identify(pid) or "")
 
 
-def end_leftovers(folder: Path, patience_seconds: float) -> None:
+def stop_old_processes(folder: Path, timeout_seconds: float) -> None:
     """End the processes of a demo that was killed."""
-    note = folder / _WATCH_PID_FILE
-    if note.exists() and is_alive(identity := note.read_text()):
+    record = folder / _WATCH_PID_FILE
+    if record.exists() and is_alive(identity := record.read_text()):
         with suppress(ProcessLookupError):
             os.kill(_pid(identity), signal.SIGTERM)
-        until = time.monotonic() + patience_seconds
-        while is_alive(identity) and time.monotonic() < until:
+        deadline = time.monotonic() + timeout_seconds
+        while is_alive(identity) and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
-    end_jobs(folder, patience_seconds)
+    end_jobs(folder, timeout_seconds)
 
 
-def end_jobs(folder: Path, patience_seconds: float) -> None:
-    """Ask every job to end after its current slice; kill those that do not."""
+def end_jobs(folder: Path, timeout_seconds: float) -> None:
+    """Request every job to end after its current slice; kill those that do not."""
     # A job leads a process group that includes Spark's JVM.
     jobs = [(identity, _pid(identity)) for identity in running_jobs(folder)]
     for _, pid in jobs:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
-    until = time.monotonic() + patience_seconds
+    deadline = time.monotonic() + timeout_seconds
     for identity, pid in jobs:
-        while (is_alive(identity) or _has_members(pid)) and time.monotonic() < until:
+        while (is_alive(identity) or _has_members(pid)) and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
@@ -119,14 +119,14 @@ class WatchProcess:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         # A second Ctrl-C must not leave a process running; all waits here are short.
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        old_handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
-            self._end(_END_SECONDS if kind is None else _INTERRUPTED_SECONDS)
+            self._end(_END_SECONDS if error_type is None else _INTERRUPTED_SECONDS)
         finally:
-            signal.signal(signal.SIGINT, before)
+            signal.signal(signal.SIGINT, old_handler)
 
     def check(self) -> None:
         """Raise if the watch has ended, or a table or the job is quarantined."""
@@ -156,22 +156,22 @@ class WatchProcess:
         if not self._workspace.state.exists():
             return Rows({}, {})
         with SqliteStore(self._workspace.state) as store:
-            return store.load(EVERYTHING)
+            return store.load(ALL_ROWS)
 
     def _logs(self) -> list[Path]:
         job_log = newest_job_log(self._workspace.root)
         return [self._workspace.watch_log] + ([job_log] if job_log else [])
 
-    def _end(self, patience_seconds: float) -> None:
+    def _end(self, timeout_seconds: float) -> None:
         if self._child is not None:
             self._child.terminate()
             try:
-                self._child.wait(patience_seconds)
+                self._child.wait(timeout_seconds)
             except subprocess.TimeoutExpired:
                 self._child.kill()
                 self._child.wait()
         # The watch lets a running job finish; the demo does not.
-        end_jobs(self._workspace.root, patience_seconds)
+        end_jobs(self._workspace.root, timeout_seconds)
         if self._log is not None:
             self._log.close()
 

@@ -66,22 +66,22 @@ class Workspace:
         }
 
 
-def prepare_workspace(directory: Path, *, keep: bool, wanted: DemoMarker) -> Workspace:
+def prepare_workspace(directory: Path, *, keep: bool, new_marker: DemoMarker) -> Workspace:
     """Return the folder, emptied unless `keep`. Refuses a folder that the demo did not create."""
     root = directory.absolute()
     if any(character in str(root) for character in "?#%"):
         raise click.UsageError(f"{root}: choose a --dir without ? # % in its path")
-    found = read_marker(root)
-    if found is None and root.exists() and (not root.is_dir() or any(root.iterdir())):
+    marker = read_marker(root)
+    if marker is None and root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise click.UsageError(
             f"{root} is not empty and was not created by `icemirror demo` (no {MARKER_NAME} in it): "
             "choose another --dir"
         )
-    if found is not None and keep:
-        return Workspace(root, found)
-    if found is not None:
+    if marker is not None and keep:
+        return Workspace(root, marker)
+    if marker is not None:
         shutil.rmtree(root.resolve())
-    workspace = Workspace(root, wanted)
+    workspace = Workspace(root, new_marker)
     try:
         _write(workspace)
     except OSError as error:

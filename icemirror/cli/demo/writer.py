@@ -18,11 +18,11 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
+from icemirror.cli.demo.change_generator import ChangeGenerator, Events, ShopTable
 from icemirror.cli.demo.oracle.journal import Commit, Journal
 from icemirror.cli.demo.oracle.source_table import SourceTable
-from icemirror.cli.demo.progress import LedgerEntry
+from icemirror.cli.demo.progress import CommittedEvents
 from icemirror.cli.demo.shop import SHOP
-from icemirror.cli.demo.traffic import Events, Shape, Traffic
 from icemirror.cli.demo.workspace import NAMESPACE, DemoMarker
 
 
@@ -43,14 +43,14 @@ class ChangelogWriter:
         schema: Schema,
         journal: Journal,
     ) -> ChangelogWriter:
-        """Open the changelog, created if missing, and settle an interrupted commit."""
+        """Open the changelog, created if missing, and resolve an interrupted commit."""
         try:
             table = catalog.load_table(identifier)
         except NoSuchTableError:
             create_namespace(catalog, identifier[:-1])
             table = catalog.create_table(identifier, schema, properties={"format-version": "2"})
         changelog = cls(subject, table, journal)
-        changelog.settle()
+        changelog.resolve_interrupted()
         return changelog
 
     def commit(self, files: Sequence[pa.Table]) -> Commit:
@@ -58,15 +58,15 @@ class ChangelogWriter:
         try:
             commit = self._append(files)
         except Exception:
-            self.settle()
+            self.resolve_interrupted()
             raise
         self.journal.confirm_commit(self.subject, commit)
         return commit
 
-    def settle(self) -> None:
+    def resolve_interrupted(self) -> None:
         """Keep or drop an interrupted commit in the journal, depending on whether the changelog contains it."""
         snapshots = self.table.refresh().snapshots()
-        self.journal.settle(self.subject, (snapshot.snapshot_id for snapshot in snapshots))
+        self.journal.resolve_interrupted(self.subject, (snapshot.snapshot_id for snapshot in snapshots))
 
     def _append(self, files: Sequence[pa.Table]) -> Commit:
         with (
@@ -112,20 +112,20 @@ FLUSH_SECONDS = 2.0
 class TableWriter:
     """Writes one table: its changelog, its generated changes, and the commits made."""
 
-    shape: Shape
+    shop_table: ShopTable
     changelog: ChangelogWriter
-    traffic: Traffic
+    generator: ChangeGenerator
     copied: int = 0
-    ledger: list[LedgerEntry] = field(default_factory=list)
+    commits: list[CommittedEvents] = field(default_factory=list)
 
     @property
     def name(self) -> str:
         """The name of the table and of its mirror."""
-        return self.shape.subject.name
+        return self.shop_table.subject.name
 
     def commit(self, events: Events) -> int:
         """Commit one flush; return the number of its events."""
-        commit = self.changelog.commit([self.shape.to_arrow(events)])
+        commit = self.changelog.commit([self.shop_table.to_arrow(events)])
         self._record(commit.snapshot_id, time.time(), commit.events)
         return commit.events
 
@@ -140,21 +140,21 @@ class TableWriter:
             if self.copied < COPY_COMMITS:
                 self.copied += 1
             else:
-                self.traffic.next_flush()
+                self.generator.next_flush()
 
     def _record(self, snapshot_id: int, committed_at: float, events: int) -> None:
-        before = self.ledger[-1].events_so_far if self.ledger else 0
-        self.ledger.append(LedgerEntry(snapshot_id, committed_at, before + events))
+        earlier_events = self.commits[-1].events_so_far if self.commits else 0
+        self.commits.append(CommittedEvents(snapshot_id, committed_at, earlier_events + events))
 
 
 def open_writers(catalog: Catalog, journal: Journal, marker: DemoMarker) -> list[TableWriter]:
     """Return a writer per table of the shop, continuing after an earlier run."""
     writers = []
-    for number, shape in enumerate(SHOP):
-        identifier = (NAMESPACE, f"{shape.subject.name}_changelog")
-        changelog = ChangelogWriter.open(catalog, identifier, shape.subject, shape.schema, journal)
-        traffic = Traffic(marker.seed * len(SHOP) + number, marker.rows, max(100, marker.rows // 25))
-        writer = TableWriter(shape, changelog, traffic)
+    for index, shop_table in enumerate(SHOP):
+        identifier = (NAMESPACE, f"{shop_table.subject.name}_changelog")
+        changelog = ChangelogWriter.open(catalog, identifier, shop_table.subject, shop_table.schema, journal)
+        generator = ChangeGenerator(marker.seed * len(SHOP) + index, marker.rows, max(100, marker.rows // 25))
+        writer = TableWriter(shop_table, changelog, generator)
         writer.continue_from_journal()
         writers.append(writer)
     return writers
@@ -163,8 +163,8 @@ def open_writers(catalog: Catalog, journal: Journal, marker: DemoMarker) -> list
 def copy_tables(writers: list[TableWriter], on_commit: Callable[[TableWriter, int], None]) -> None:
     """Commit the initial copies that are missing."""
     for writer in writers:
-        for part in writer.traffic.initial_copy(COPY_COMMITS)[writer.copied :]:
-            on_commit(writer, writer.commit(part))
+        for events in writer.generator.initial_copy(COPY_COMMITS)[writer.copied :]:
+            on_commit(writer, writer.commit(events))
             writer.copied += 1
 
 
@@ -174,10 +174,10 @@ def stream_changes(writers: list[TableWriter], stop: Event) -> None:
     for due, writer in flush_times(writers):
         if stop.wait(max(0.0, began + due - time.monotonic())):
             return
-        writer.commit(writer.traffic.next_flush())
+        writer.commit(writer.generator.next_flush())
 
 
 def flush_times(writers: list[TableWriter]) -> Iterator[tuple[float, TableWriter]]:
     """Yield when to flush which table, in seconds from the start."""
-    apart = FLUSH_SECONDS / len(writers)
-    return ((number * apart, writers[number % len(writers)]) for number in count())
+    interval_seconds = FLUSH_SECONDS / len(writers)
+    return ((flush * interval_seconds, writers[flush % len(writers)]) for flush in count())

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from icemirror.cli.terminal.console import err, print_error, print_json_error
-from icemirror.errors import Exit, IcemirrorError, exit_code
+from icemirror.cli.terminal.console import err
 
 if TYPE_CHECKING:
     from icemirror.settings import Settings
@@ -21,7 +20,7 @@ def open_pipeline(settings: Settings, command: str, *, as_json: bool, commits: b
 
     A command that `commits` gets a unique run id and honours `--debug`.
     """
-    from icemirror.telemetry.from_settings import start_logs
+    from icemirror.telemetry.start_telemetry import start_logs
     from spark_job.worker.wiring import build_pipeline
 
     start_logs(settings, quiet=is_interactive(as_json=as_json), debug=commits and is_debug())
@@ -41,11 +40,3 @@ def is_debug() -> bool:
 def silence_log(module: str) -> None:
     """Hide the log of a module whose failures the terminal shows itself."""
     logging.getLogger(module).setLevel(logging.CRITICAL)
-
-
-def report_error(table: str, error: IcemirrorError, *, as_json: bool) -> Exit:
-    """Print a table's error, and as JSON with `as_json`; return its exit code."""
-    if as_json:
-        print_json_error(table, error)
-    print_error(str(error))
-    return exit_code(error)

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from icemirror.cli.terminal.console import Command, print_error, print_hint
+from icemirror.cli.setup.configuration import Command
+from icemirror.cli.terminal.console import print_error, print_hint
 
 if TYPE_CHECKING:
     from icemirror.settings import Settings, TableSettings
-    from trigger.tables.registry import Registry
+    from trigger.tables.registry import TableRegistry
 
 _TABLE = "Table, by the dotted name of its mirror or changelog"
 
@@ -48,12 +49,12 @@ def table_or_match_options(command: Command) -> Command:
 
 def select_job_tables(settings: Settings, names: tuple[str, ...]) -> tuple[TableSettings, ...]:
     """Return the named tables once each, or all; discovered through the job's catalogs."""
-    from icemirror.settings.expand import unmatched
+    from icemirror.settings.expand import describe_unmatched
     from spark_job.iceberg.catalogs import Catalogs
     from spark_job.worker.discover import discover_tables
 
     settings = discover_tables(settings, Catalogs(settings))
-    for problem in unmatched(settings):
+    for problem in describe_unmatched(settings):
         print_hint(f"discover: {problem}")
     selected = {table.name: table for table in map(settings.table, names)}
     return tuple(selected.values()) or settings.tables
@@ -72,15 +73,15 @@ def select_trigger_tables(
     if bool(names) == (pattern is not None):
         raise click.UsageError("give either --table or --match ('*' for all tables)")
     with open_registry(settings) as registry:
-        return registry.choose(names, pattern)
+        return registry.select_tables(names, pattern)
 
 
 @contextmanager
-def open_registry(settings: Settings) -> Iterator[Registry]:
+def open_registry(settings: Settings) -> Iterator[TableRegistry]:
     """Yield the trigger's registry after one refresh; a failed discovery is printed on stderr."""
-    from trigger.tables.registry import Registry
+    from trigger.tables.registry import TableRegistry
 
-    with closing(Registry(settings)) as registry:
+    with closing(TableRegistry(settings)) as registry:
         registry.refresh()
         if registry.problem is not None:
             print_error(f"discover: {registry.problem}")

@@ -1,4 +1,4 @@
-"""Fits tables to the terminal: text wraps, spare columns are dropped, or rows are stacked. Names are never cut."""
+"""Fits tables to the terminal: text wraps, drop_rank columns are dropped, or rows are stacked. Names are never cut."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _LONGEST_WORD = 40  # longer words are broken
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column and its cells. `spare`: the greatest is dropped first, 0 never. `wraps`: the cells are text."""
+    """A column and its cells. `drop_rank`: the greatest is dropped first, 0 never. `wraps`: the cells are sentences."""
 
     name: str
     cells: Sequence[Text]
     justify: Literal["left", "right"] = "left"
-    spare: int = 0
+    drop_rank: int = 0
     wraps: bool = False
 
     @property
@@ -44,26 +44,26 @@ class Column:
 def fit_columns(columns: Sequence[Column], width: int) -> Table | Group:
     """Return one line per row; if the required columns are too wide, one line per cell."""
     shown = list(columns)
-    while _needed(shown) > width and (spare := max(column.spare for column in shown)):
-        shown = [column for column in shown if column.spare != spare]
-    return _grid(shown, width) if _needed(shown) <= width else _stacked(columns)
+    while _min_width(shown) > width and (greatest := max(column.drop_rank for column in shown)):
+        shown = [column for column in shown if column.drop_rank != greatest]
+    return _grid(shown, width) if _min_width(shown) <= width else _stacked(columns)
 
 
-def count_column(name: str, counts: Sequence[int], spare: int = 0) -> Column:
+def count_column(name: str, counts: Sequence[int], drop_rank: int = 0) -> Column:
     """Return a right-aligned column of counts."""
-    return Column(name, [Text(f"{count:,}") for count in counts], "right", spare)
+    return Column(name, [Text(f"{count:,}") for count in counts], "right", drop_rank)
 
 
-def _needed(columns: Sequence[Column]) -> int:
+def _min_width(columns: Sequence[Column]) -> int:
     return sum(column.min_width for column in columns) + _GAP * (len(columns) - 1)
 
 
 def _grid(columns: Sequence[Column], width: int) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
-    room = width - _needed(columns)
+    spare_width = width - _min_width(columns)
     for column in columns:
-        column_width = min(column.width, column.min_width + room)
-        room -= column_width - column.min_width
+        column_width = min(column.width, column.min_width + spare_width)
+        spare_width -= column_width - column.min_width
         table.add_column(
             column.name,
             justify=column.justify,
@@ -78,12 +78,12 @@ def _grid(columns: Sequence[Column], width: int) -> Table:
 
 def _stacked(columns: Sequence[Column]) -> Group:
     blocks: list[Table | Text] = []
-    named = [column for column in columns if column.name]
-    for cells in zip(*(column.cells for column in named), strict=True):
+    columns = [column for column in columns if column.name]
+    for cells in zip(*(column.cells for column in columns), strict=True):
         block = Table(box=None, pad_edge=False, show_header=False)
         block.add_column(style="bold", no_wrap=True)
         block.add_column(overflow="fold")
-        for column, cell in zip(named, cells, strict=True):
+        for column, cell in zip(columns, cells, strict=True):
             if cell.plain:
                 block.add_row(column.name, cell)
         blocks += [Text(), block] if blocks else [block]

@@ -1,4 +1,4 @@
-"""What all commands share: results on stdout, everything else on stderr, and loading the configuration."""
+"""Output of all commands: results on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
@@ -6,20 +6,14 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterator, Mapping
 
 import click
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from icemirror.telemetry.redaction import redact, register_secret
-
-if TYPE_CHECKING:
-    from icemirror.settings import Settings
-
-# Any: click's decorators take functions and commands of every signature.
-Command = TypeVar("Command", bound=Callable[..., Any])
+from icemirror.errors import Exit, IcemirrorError, exit_code
+from icemirror.telemetry.redaction import redact
 
 _PIPE_WIDTH = 160
 
@@ -33,11 +27,11 @@ def open_console(*, stderr: bool, environ: Mapping[str, str]) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     is_terminal = stream is not None and stream.isatty()
     columns = environ.get("COLUMNS", "")
-    wanted = int(columns) if columns.isdecimal() and int(columns) else _PIPE_WIDTH
+    pipe_width = int(columns) if columns.isdecimal() and int(columns) else _PIPE_WIDTH
     return Console(
         stderr=stderr,
         highlight=False,
-        width=None if is_terminal else wanted,
+        width=None if is_terminal else pipe_width,
         color_system=None if environ.get("NO_COLOR") else "auto",
     )
 
@@ -49,35 +43,23 @@ err = open_console(stderr=True, environ=os.environ)
 """Logs, progress, errors."""
 
 
-def _inherit(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """Return the option given here, or the one given before the command's name."""
-    outer = ctx.parent
-    while value is None and outer is not None:
-        value = outer.params.get("config")
-        outer = outer.parent
-    return value
+def print_result(result: RenderableType) -> None:
+    """Print a table or text on stdout. In a pipe, text is not wrapped, and lines have no blanks at their end."""
+    if out.is_terminal:
+        out.print(result)
+        return
+    with out.capture() as capture:
+        for part in _flatten(result):
+            out.print(part, soft_wrap=isinstance(part, Text))
+    click.echo("\n".join(line.rstrip(" ") for line in capture.get().split("\n")), nl=False)
 
 
-def config_option(command: Command) -> Command:
-    """Add `-c/--config FILE`, passed as `config`, which `load` accepts."""
-    return click.option(
-        "-c",
-        "--config",
-        metavar="FILE",
-        callback=_inherit,
-        help="Configuration file.  [default: $ICEMIRROR_CONFIG, $CONFIG_FILE, then ./icemirror.yaml]",
-    )(command)
-
-
-def load(config: str | None) -> Settings:
-    """Load the settings, and register their secrets for redaction."""
-    from icemirror.config_file.find import find_config
-    from icemirror.config_file.load import load_settings
-
-    settings = load_settings(find_config(config, os.environ), os.environ)
-    for secret in settings.secret_values():
-        register_secret(secret)
-    return settings
+def _flatten(result: RenderableType) -> Iterator[RenderableType]:
+    if isinstance(result, Group):
+        for part in result.renderables:
+            yield from _flatten(part)
+    else:
+        yield result
 
 
 def print_json(value: object) -> None:
@@ -116,3 +98,11 @@ def print_traceback(error: BaseException) -> None:
 def print_hint(message: str) -> None:
     """Print a note or the next step on stderr."""
     err.print(Text(printable(message), style="dim"), soft_wrap=True)
+
+
+def report_error(table: str, error: IcemirrorError, *, as_json: bool) -> Exit:
+    """Print a table's error, and as JSON with `as_json`; return its exit code."""
+    if as_json:
+        print_json_error(table, error)
+    print_error(str(error))
+    return exit_code(error)

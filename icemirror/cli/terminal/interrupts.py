@@ -5,21 +5,21 @@ from __future__ import annotations
 import signal
 from types import FrameType
 
-_times = 0
+_interrupt_count = 0
 
 
-def remember_interrupts() -> None:
+def record_interrupts() -> None:
     """Count interruptions and raise KeyboardInterrupt as before. Does nothing if SIGINT is ignored or has a handler."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _count)
+        signal.signal(signal.SIGINT, _count_interrupt)
 
 
 def command_interrupted() -> bool:
-    """Return whether Ctrl-C was pressed since `remember_interrupts`."""
-    return _times > 0
+    """Return whether Ctrl-C was pressed since `record_interrupts`."""
+    return _interrupt_count > 0
 
 
-def _count(number: int, frame: FrameType | None) -> None:
-    global _times
-    _times += 1
-    signal.default_int_handler(number, frame)
+def _count_interrupt(signal_number: int, frame: FrameType | None) -> None:
+    global _interrupt_count
+    _interrupt_count += 1
+    signal.default_int_handler(signal_number, frame)

@@ -42,6 +42,6 @@ run "lake_and_network_can_be_created_in_the_same_configuration" {
   command = plan
 
   module {
-    source = "./tests/created_lake"
+    source = "./tests/unknown_at_plan"
   }
 }

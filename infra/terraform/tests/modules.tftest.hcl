@@ -85,7 +85,7 @@ run "trigger_encrypts_state_and_queues" {
   variables {
     name            = "shop"
     account         = { id = "123456789012", partition = "aws", region = "eu-central-1" }
-    sender_arns     = ["arn:aws:events:eu-central-1:123456789012:rule/shop-any"]
+    rule_arns       = ["arn:aws:events:eu-central-1:123456789012:rule/shop-any"]
     package         = { zip = "versions.tf", runtime = "python3.12" }
     architecture    = "arm64"
     configuration   = "{}"
@@ -113,7 +113,7 @@ run "trigger_encrypts_state_and_queues" {
     error_message = "The visibility timeout must be six times the function's timeout."
   }
   assert {
-    condition     = tolist(jsondecode(aws_sqs_queue.events.policy).Statement[0].Condition.ArnEquals["aws:SourceArn"]) == var.sender_arns && jsondecode(aws_sqs_queue.events.policy).Statement[0].Condition.StringEquals["aws:SourceAccount"] == "123456789012"
+    condition     = tolist(jsondecode(aws_sqs_queue.events.policy).Statement[0].Condition.ArnEquals["aws:SourceArn"]) == var.rule_arns && jsondecode(aws_sqs_queue.events.policy).Statement[0].Condition.StringEquals["aws:SourceAccount"] == "123456789012"
     error_message = "Only the given rules of this account can send to the queue."
   }
   assert {
@@ -140,7 +140,7 @@ run "function_architecture_is_validated" {
   variables {
     name            = "shop"
     account         = { id = "123456789012", partition = "aws", region = "eu-central-1" }
-    sender_arns     = []
+    rule_arns       = []
     package         = { zip = "versions.tf", runtime = "python3.12" }
     architecture    = "ARM64" # EMR's spelling
     configuration   = "{}"

@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from icemirror.cli import main
+from icemirror.cli import command_end
 
-# Interrupts while a module is imported; "as" is the error that the import makes of it.
+# Interrupts the import of a module; `becomes` is the error that the import raises instead.
 SCRIPT = """
 import os, signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs ignore SIGINT
 
 class Finder:
     def find_spec(self, name, *_):
@@ -33,14 +33,14 @@ main()
 @pytest.mark.parametrize(
     "module", ["icemirror.cli.main", "icemirror.cli.commands.config", "icemirror.config_file.schema"]
 )
-def test_an_interrupt_during_an_import(module: str, becomes: str) -> None:
-    done = subprocess.run(
+def test_interrupt_during_an_import_exits_with_130(module: str, becomes: str) -> None:
+    completed = subprocess.run(
         [sys.executable, "-c", SCRIPT.format(module=module, becomes=becomes)], capture_output=True, text=True
     )
-    assert (done.returncode, done.stderr.strip().splitlines()[-1:]) == (130, ["interrupted"])
-    assert "Traceback" not in done.stderr
+    assert (completed.returncode, completed.stderr.strip().splitlines()[-1:]) == (130, ["interrupted"])
+    assert "Traceback" not in completed.stderr
 
 
-def test_what_fails_without_an_interrupt_stays_unexpected(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.conclude(RuntimeError("odd"), debug=False) == 1
+def test_error_without_an_interrupt_is_unexpected(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_end.report_command_end(RuntimeError("odd"), debug=False) == 1
     assert "unexpected" in capsys.readouterr().err

@@ -29,7 +29,7 @@ def test_watch_stops_on_signal(folder: Path, number: signal.Signals, code: int) 
         [sys.executable, "-m", "icemirror", "watch"], env=os.environ, stderr=subprocess.DEVNULL
     )
     until = time.monotonic() + 60
-    while "shop.items" not in tables(folder):  # it notes that this one has no changelog: it is at work
+    while "shop.items" not in tables(folder):  # the first round has recorded that this table has no changelog
         assert time.monotonic() < until
         time.sleep(0.02)
     watch.send_signal(number)

@@ -13,20 +13,20 @@ from click.testing import CliRunner
 
 from icemirror.cli.commands.demo import demo
 from icemirror.cli.demo import conclusion, run
-from icemirror.cli.demo.oracle.judge import Comparison
+from icemirror.cli.demo.oracle.verifier import Comparison
 from icemirror.cli.demo.workspace import DemoMarker, Workspace
 from icemirror.config_file.load import load_settings
 from icemirror.errors import Exit, Transient
+from spark_job.commands.merge_table import merge_table
 from spark_job.engine.engine import InProcessEngine, LazyEngine
 from spark_job.iceberg.catalogs import Catalogs
 from spark_job.pipeline import Pipeline
-from spark_job.worker.merge_table import merge_table
 
 _MARKER = DemoMarker(seed=5, rows=300)
 
 
 class FakeWatch:
-    """Merges as the watch's job does, in a thread and without Spark."""
+    """Merges like the job of a watch, in a thread and without Spark."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._settings = load_settings(workspace.config, {})
@@ -70,29 +70,29 @@ class IdleWatch(FakeWatch):
     def _merge(self) -> None: ...
 
 
-def test_the_mirrors_follow_and_are_right(
+def test_demo_mirrors_equal_the_oracle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(run, "WatchProcess", FakeWatch)
-    done = run.run_demo(tmp_path / "demo", keep=False, seconds=3, wanted=_MARKER)
-    said = capsys.readouterr().out
-    assert done is Exit.DONE, said
-    assert said.count("mirror = oracle") >= 6
-    assert "SELECT category" in said
-    assert f"demo --keep --dir {tmp_path}/demo" in said
-    (read,) = [line.strip() for line in said.splitlines() if "load_catalog" in line]
-    assert "'\"'" not in read, "no unreadable quoting"
+    done = run.run_demo(tmp_path / "demo", keep=False, seconds=3, new_marker=_MARKER)
+    output = capsys.readouterr().out
+    assert done is Exit.DONE, output
+    assert output.count("mirror = oracle") >= 6
+    assert "SELECT category" in output
+    assert f"demo --keep --dir {tmp_path}/demo" in output
+    (read,) = [line.strip() for line in output.splitlines() if "load_catalog" in line]
+    assert "'\"'" not in read, "the command has no unreadable quoting"
     rows = subprocess.run(shlex.split(read), capture_output=True, text=True, check=True).stdout
     assert rows.count("@shop.example") == 3
 
     monkeypatch.setattr(conclusion, "has_iceberg_reader", lambda: False)
-    again = run.run_demo(tmp_path / "demo", keep=True, seconds=1, wanted=_MARKER)
-    said = capsys.readouterr().out
-    assert again is Exit.DONE, said
-    assert "DuckDB" not in said
+    again = run.run_demo(tmp_path / "demo", keep=True, seconds=1, new_marker=_MARKER)
+    output = capsys.readouterr().out
+    assert again is Exit.DONE, output
+    assert "DuckDB" not in output
 
 
-def test_a_difference_is_exit_code_5(
+def test_difference_exits_with_5(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def differ(*_: object) -> Iterator[conclusion.MirrorFinding]:
@@ -101,23 +101,23 @@ def test_a_difference_is_exit_code_5(
         )
 
     monkeypatch.setattr(run, "WatchProcess", FakeWatch)
-    monkeypatch.setattr(conclusion, "judge_mirrors", differ)
-    assert run.run_demo(tmp_path / "demo", keep=False, seconds=1, wanted=_MARKER) is Exit.DIFFERENCE
+    monkeypatch.setattr(conclusion, "verify_mirrors", differ)
+    assert run.run_demo(tmp_path / "demo", keep=False, seconds=1, new_marker=_MARKER) is Exit.DIFFERENCE
     assert "mirror ≠ oracle  shop.products, read by PyIceberg: 1 missing" in capsys.readouterr().out
 
 
-def test_a_mirror_that_stays_behind_is_an_error(
+def test_mirror_that_lags_behind_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(run, "WatchProcess", IdleWatch)
     monkeypatch.setattr(run, "_SPARK_START_SECONDS", 0.0)
     monkeypatch.setattr(run, "_LAST_MERGE_SECONDS", 0.5)
     with pytest.raises(Transient, match=r"customers, order_items, products: not merged.*\nnothing was said"):
-        run.run_demo(tmp_path / "demo", keep=True, seconds=1, wanted=_MARKER)
+        run.run_demo(tmp_path / "demo", keep=True, seconds=1, new_marker=_MARKER)
     assert "no demo to continue" in capsys.readouterr().err.replace("\n", " ")
 
 
-def test_a_foreign_folder_is_a_usage_error(tmp_path: Path) -> None:
+def test_foreign_folder_is_a_usage_error(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").touch()
     result = CliRunner().invoke(demo, ["--dir", str(tmp_path)])
     assert result.exit_code == Exit.USAGE

@@ -1,4 +1,4 @@
-"""The Java that Spark is started with: chosen among fake trees, and among what is really installed."""
+"""The choice of Java for Spark, among fake installations and those of this machine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from spark_job.engine.java import (
 )
 
 
-def plant_java(home: Path, version: str, *, release: bool = True, executable: bool = True) -> Path:
+def install_fake_java(home: Path, version: str, *, release: bool = True, executable: bool = True) -> Path:
     """Create a directory with the layout of an installed Java of this version."""
     binary = home / "bin" / "java"
     binary.parent.mkdir(parents=True)
@@ -52,52 +52,55 @@ def test_major_version_is_read_from_old_and_new_numbering(version: str, major: i
 
 
 @pytest.mark.parametrize("major", [8, 11, 16, 18, 20, 22, 23, 24, 25, 26])
-def test_unfit_versions_are_never_chosen(major: int) -> None:
+def test_unsupported_versions_are_never_chosen(major: int) -> None:
     assert choose_java([Java(Path("/j"), major)]) is None
 
 
-def test_first_fitting_one_wins_over_unfit_ones_before_it() -> None:
-    fit = Java(Path("/21"), 21)
-    assert choose_java([Java(Path("/25"), 25), Java(Path("/8"), 8), fit, Java(Path("/17"), 17)]) == fit
+def test_first_supported_java_is_chosen() -> None:
+    supported = Java(Path("/21"), 21)
+    assert (
+        choose_java([Java(Path("/25"), 25), Java(Path("/8"), 8), supported, Java(Path("/17"), 17)])
+        == supported
+    )
 
 
-def test_java_home_wins_over_path_and_usual_places(tmp_path: Path) -> None:
-    home = plant_java(tmp_path / "mine", "21.0.4")
-    other = plant_java(tmp_path / "other", "17.0.1")
-    plant_java(tmp_path / "jvm" / "17", "17.0.9")
+def test_java_home_precedes_path_and_default_locations(tmp_path: Path) -> None:
+    home = install_fake_java(tmp_path / "mine", "21.0.4")
+    other = install_fake_java(tmp_path / "other", "17.0.1")
+    install_fake_java(tmp_path / "jvm" / "17", "17.0.9")
     environ = {"JAVA_HOME": str(home), "PATH": str(other / "bin")}
     assert find_java(environ, [f"{tmp_path}/jvm/*"]) == home
 
 
-def test_too_new_java_home_and_path_give_way_to_a_fitting_one_in_the_usual_places(tmp_path: Path) -> None:
-    newer = plant_java(tmp_path / "temurin-25", "25.0.3")
-    fit = plant_java(tmp_path / "jvm" / "java-21", "21.0.4")
+def test_unsupported_java_home_and_path_are_skipped_for_a_supported_java(tmp_path: Path) -> None:
+    newer = install_fake_java(tmp_path / "temurin-25", "25.0.3")
+    supported = install_fake_java(tmp_path / "jvm" / "java-21", "21.0.4")
     environ = {"JAVA_HOME": str(newer), "PATH": str(newer / "bin")}
-    assert find_java(environ, [f"{tmp_path}/jvm/*"]) == fit
+    assert find_java(environ, [f"{tmp_path}/jvm/*"]) == supported
 
 
-def test_in_the_usual_places_17_comes_before_21(tmp_path: Path) -> None:
-    plant_java(tmp_path / "jvm" / "a-21", "21.0.4")
-    older = plant_java(tmp_path / "jvm" / "b-17", "17.0.9")
+def test_java_17_precedes_21_in_default_locations(tmp_path: Path) -> None:
+    install_fake_java(tmp_path / "jvm" / "a-21", "21.0.4")
+    older = install_fake_java(tmp_path / "jvm" / "b-17", "17.0.9")
     assert find_java({}, [f"{tmp_path}/jvm/*"]) == older
 
 
-def test_home_directory_places_are_searched_under_home(tmp_path: Path) -> None:
-    fit = plant_java(tmp_path / ".sdkman/candidates/java/17.0.9-tem", "17.0.9")
-    assert find_java({"HOME": str(tmp_path)}, ["~/.sdkman/candidates/java/*"]) == fit
+def test_home_directory_locations_are_searched(tmp_path: Path) -> None:
+    supported = install_fake_java(tmp_path / ".sdkman/candidates/java/17.0.9-tem", "17.0.9")
+    assert find_java({"HOME": str(tmp_path)}, ["~/.sdkman/candidates/java/*"]) == supported
     with pytest.raises(Invalid, match="found no Java"):
         find_java({}, ["~/.sdkman/candidates/java/*"])
 
 
-def test_path_through_symbolic_links_leads_to_the_real_home(tmp_path: Path) -> None:
-    home = plant_java(tmp_path / "jvm" / "java-17", "17.0.9")
+def test_symbolic_link_on_path_resolves_to_the_java_home(tmp_path: Path) -> None:
+    home = install_fake_java(tmp_path / "jvm" / "java-17", "17.0.9")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "java").symlink_to(home / "bin" / "java")
     assert find_java({"PATH": str(tmp_path / "bin")}, []) == home
 
 
-def test_a_java_without_release_file_is_run_and_a_shim_resolves_to_its_home(tmp_path: Path) -> None:
-    home = plant_java(tmp_path / "real", "17.0.9", release=False)
+def test_java_without_release_file_is_executed_and_a_shim_resolves_to_its_home(tmp_path: Path) -> None:
+    home = install_fake_java(tmp_path / "real", "17.0.9", release=False)
     shim = tmp_path / "shims" / "bin" / "java"
     shim.parent.mkdir(parents=True)
     shim.write_text(f'#!/bin/sh\nexec "{home}/bin/java" "$@"\n')
@@ -105,7 +108,7 @@ def test_a_java_without_release_file_is_run_and_a_shim_resolves_to_its_home(tmp_
     assert probe(tmp_path / "shims") == Java(home, 17)
 
 
-def test_a_java_that_hangs_or_fails_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_java_that_hangs_or_fails_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subject, "PROBE_TIMEOUT_SECONDS", 0.2)
     for name, script in (
         ("hangs", "exec sleep 60"),
@@ -116,20 +119,20 @@ def test_a_java_that_hangs_or_fails_is_skipped(tmp_path: Path, monkeypatch: pyte
         binary.parent.mkdir(parents=True)
         binary.write_text(f"#!/bin/sh\n{script}\n")
         binary.chmod(0o755)
-    plant_java(tmp_path / "plain-file", "17.0.9", executable=False)
-    fit = plant_java(tmp_path / "works", "17.0.9")
-    assert list(installed_javas({}, [f"{tmp_path}/*"])) == [Java(fit, 17)]
+    install_fake_java(tmp_path / "plain-file", "17.0.9", executable=False)
+    supported = install_fake_java(tmp_path / "works", "17.0.9")
+    assert list(installed_javas({}, [f"{tmp_path}/*"])) == [Java(supported, 17)]
 
 
-def test_the_same_java_under_two_names_counts_once(tmp_path: Path) -> None:
-    home = plant_java(tmp_path / "java-17-openjdk", "17.0.9")
+def test_java_with_two_names_counts_once(tmp_path: Path) -> None:
+    home = install_fake_java(tmp_path / "java-17-openjdk", "17.0.9")
     (tmp_path / "java-1.17.0").symlink_to(home)
     assert len(list(installed_javas({"JAVA_HOME": str(home)}, [f"{tmp_path}/*"]))) == 1
 
 
-def test_the_message_lists_unsupported_javas(tmp_path: Path) -> None:
-    newer = plant_java(tmp_path / "jvm" / "temurin-25", "25.0.3")
-    older = plant_java(tmp_path / "jvm" / "java-8", "1.8.0_392")
+def test_error_lists_unsupported_javas(tmp_path: Path) -> None:
+    newer = install_fake_java(tmp_path / "jvm" / "temurin-25", "25.0.3")
+    older = install_fake_java(tmp_path / "jvm" / "java-8", "1.8.0_392")
     with pytest.raises(Invalid) as caught:
         find_java({}, [f"{tmp_path}/jvm/*"])
     message = str(caught.value)
@@ -148,40 +151,44 @@ def test_the_message_lists_unsupported_javas(tmp_path: Path) -> None:
         ("linux", [], "a Java 17 or 21 runtime"),
     ],
 )
-def test_remedy_fits_the_system(platform: str, tools: list[str], expected: str) -> None:
+def test_remedy_matches_the_operating_system(platform: str, tools: list[str], expected: str) -> None:
     assert expected in describe_remedy([], platform, tools)
 
 
-def test_set_java_home_changes_only_the_environment_it_is_given(tmp_path: Path) -> None:
-    home = plant_java(tmp_path / "jvm" / "java-17", "17.0.9")
-    environ = {"JAVA_HOME": str(plant_java(tmp_path / "25", "25")), "PATH": str(home / "bin"), "OTHER": "1"}
+def test_set_java_home_changes_only_the_given_environment(tmp_path: Path) -> None:
+    home = install_fake_java(tmp_path / "jvm" / "java-17", "17.0.9")
+    environ = {
+        "JAVA_HOME": str(install_fake_java(tmp_path / "25", "25")),
+        "PATH": str(home / "bin"),
+        "OTHER": "1",
+    }
     assert set_java_home(environ) == home
     assert environ == {"JAVA_HOME": str(home), "PATH": str(home / "bin"), "OTHER": "1"}
 
 
-def test_the_java_found_on_this_machine_really_is_one_that_spark_runs_on(
+def test_java_of_this_machine_is_supported_by_spark(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     import os
 
     home = find_java(os.environ)
-    asked = subject._run_java(home / "bin" / "java")
-    assert asked is not None
-    assert asked.major in subject.SUPPORTED_MAJORS
+    java = subject._run_java(home / "bin" / "java")
+    assert java is not None
+    assert java.major in subject.SUPPORTED_MAJORS
     assert sys.platform in ("linux", "darwin")
 
 
-def test_a_java_home_of_no_use_is_replaced_with_a_word(
+def test_replaced_java_home_is_logged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(session, "set_java_home", lambda environ: Path("/usr/lib/jvm/17"))
-    good = plant_java(tmp_path / "good", "17.0.1")
-    given: list[tuple[dict[str, str], int]] = [
+    good = install_fake_java(tmp_path / "good", "17.0.1")
+    cases: list[tuple[dict[str, str], int]] = [
         ({}, 0),
         ({"JAVA_HOME": str(good)}, 0),
         ({"JAVA_HOME": str(tmp_path)}, 1),
     ]
-    for environ, said in given:
+    for environ, warnings in cases:
         caplog.clear()
         session._choose_java(environ)
-        assert len(caplog.records) == said
+        assert len(caplog.records) == warnings

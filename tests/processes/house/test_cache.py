@@ -1,4 +1,4 @@
-"""The cache of downloads with several threads."""
+"""The download cache with several threads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cache import fetch_once
+from tests.provision.cache import fetch_once
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "icemirror"
 
 
-def test_a_download_is_made_once_by_many_at_the_same_time(cache: Path) -> None:
+def test_concurrent_threads_download_once(cache: Path) -> None:
     calls: list[int] = []
 
     def fetch(scratch: Path) -> Path:

@@ -1,4 +1,4 @@
-"""The directions of imports hold, and the check that says so can fail."""
+"""Imports follow the layers, and the check detects violations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """The packages in a folder of their own, free to be broken."""
+    """Copies the packages into a separate folder, where tests may break them."""
     for package in PACKAGES:
         ignore = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / package, tmp_path / package, ignore=ignore)
@@ -33,9 +33,9 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_directions_hold() -> None:
-    done = lint_imports(ROOT)
-    assert done.returncode == 0, done.stdout
+def test_imports_follow_the_layers() -> None:
+    completed = lint_imports(ROOT)
+    assert completed.returncode == 0, completed.stdout
 
 
 @pytest.mark.parametrize(
@@ -67,25 +67,25 @@ def test_the_directions_hold() -> None:
         ("icemirror", "", "inside icemirror"),
     ],
 )
-def test_a_planted_import_in_the_wrong_direction_is_found(
+def test_planted_import_in_the_wrong_direction_is_detected(
     copy: Path, where: str, statement: str, contract: str
 ) -> None:
     path = copy / where
     path = path if path.suffix else path / "planted.py"
-    kept = path.read_text(encoding="utf-8") if path.exists() else ""
-    path.write_text(f"{kept}\n{statement}\n", encoding="utf-8")
-    done = lint_imports(copy)
-    assert done.returncode == 1, done.stdout
-    broken = [line for line in done.stdout.splitlines() if " BROKEN" in line]
-    assert any(contract in line for line in broken), done.stdout
+    content = path.read_text(encoding="utf-8") if path.exists() else ""
+    path.write_text(f"{content}\n{statement}\n", encoding="utf-8")
+    completed = lint_imports(copy)
+    assert completed.returncode == 1, completed.stdout
+    broken = [line for line in completed.stdout.splitlines() if " BROKEN" in line]
+    assert any(contract in line for line in broken), completed.stdout
 
 
-def test_the_documented_layers_are_those_of_the_contract() -> None:
+def test_documented_layers_equal_the_contract() -> None:
     config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = config["tool"]["importlinter"]["contracts"]
-    (contract,) = (one for one in contracts if one.get("containers") == ["spark_job"])
+    (contract,) = (known for known in contracts if known.get("containers") == ["spark_job"])
     text = (ROOT / "docs" / "development" / "source-map.md").read_text(encoding="utf-8")
     section = text.partition("## What may import what")[2].partition("\n## ")[0]
     rows = [line.split("|")[2] for line in section.splitlines() if line.startswith("|") and "`" in line]
-    told = [set(re.findall(r"`(\w+)`", part)) for row in rows for part in row.split("→")]
-    assert told == [set(layer.split(" | ")) for layer in contract["layers"]]
+    documented = [set(re.findall(r"`(\w+)`", part)) for row in rows for part in row.split("→")]
+    assert documented == [set(layer.split(" | ")) for layer in contract["layers"]]

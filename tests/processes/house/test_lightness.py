@@ -1,4 +1,4 @@
-"""The light packages load nothing heavy, and need only the base dependencies."""
+"""The light packages load no heavy module, and need only the base dependencies."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ import icemirror
 import trigger
 
 HEAVY = ("pyspark", "pyarrow", "pyiceberg", "pandas", "numpy", "duckdb")
-# Loaded only where they are used: on the Lambda path they cost more than everything else.
+# Loaded only where they are used: in the Lambda function they cost more than everything else.
 LAZY = ("opentelemetry", "sentry_sdk", "prometheus_client")
-# What modules that use a cloud, a cluster or a queue may import at their top.
-OF_ADAPTERS = ("boto3", "botocore", "aiokafka", "lightkube", "httpx", "httpx2")
+# Adapters of a cloud, a cluster or a queue may import these at module level.
+ADAPTER_MODULES = ("boto3", "botocore", "aiokafka", "lightkube", "httpx", "httpx2")
 
 IMPORT_ALL = """
 import importlib, json, sys, sysconfig
@@ -61,33 +61,33 @@ def light_modules() -> list[str]:
 
 
 def import_all(names: list[str], allowed: list[str] | None, heavy: tuple[str, ...]) -> dict[str, str]:
-    """Import modules in a fresh process; return those that failed or loaded something heavy."""
-    argument = json.dumps([names, allowed, heavy, OF_ADAPTERS])
-    done = subprocess.run(
+    """Import modules in a new process; return those that failed or loaded a heavy module."""
+    argument = json.dumps([names, allowed, heavy, ADAPTER_MODULES])
+    completed = subprocess.run(
         [sys.executable, "-c", IMPORT_ALL, argument], capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
-    problems = json.loads(done.stdout)
+    assert completed.returncode == 0, completed.stderr
+    problems = json.loads(completed.stdout)
     assert isinstance(problems, dict)
     return problems
 
 
-def closure(*wanted_first: str) -> set[str]:
+def closure(*names: str) -> set[str]:
     """Return distributions without extras, and all their dependencies."""
     from importlib.metadata import requires
 
     from packaging.requirements import Requirement
 
-    wanted, seen = list(wanted_first), set()
-    while wanted:
-        name = wanted.pop()
+    pending, seen = list(names), set()
+    while pending:
+        name = pending.pop()
         if name in seen:
             continue
         seen.add(name)
         for text in requires(name) or []:
             requirement = Requirement(text)
             if not requirement.marker or requirement.marker.evaluate({"extra": ""}):
-                wanted.append(requirement.name.lower())
+                pending.append(requirement.name.lower())
     return seen
 
 
@@ -105,72 +105,72 @@ def base_modules() -> list[str]:
     return sorted(modules | {"icemirror", "trigger"})
 
 
-def test_the_light_part_loads_nothing_heavy() -> None:
+def test_light_packages_load_no_heavy_module() -> None:
     assert import_all(light_modules(), None, HEAVY + LAZY) == {}
 
 
-def test_the_light_part_needs_only_the_base_dependencies() -> None:
+def test_light_packages_need_only_the_base_dependencies() -> None:
     assert import_all(light_modules(), base_modules(), HEAVY + LAZY) == {}
 
 
-def test_a_store_brings_its_client_along_only_where_it_is_configured() -> None:
-    assert import_all(["icemirror.stores.from_settings", "icemirror.cli.main"], None, OF_ADAPTERS) == {}
+def test_client_of_a_store_is_loaded_only_if_configured() -> None:
+    assert import_all(["icemirror.stores.from_settings", "icemirror.cli.main"], None, ADAPTER_MODULES) == {}
 
 
-def test_the_checks_can_fail() -> None:
+def test_checks_detect_violations() -> None:
     assert "loads ['numpy']" in str(import_all(["numpy"], None, HEAVY))
     assert "No module named" in str(import_all(["hypothesis"], base_modules(), HEAVY))
 
 
-def test_the_base_is_what_the_project_says() -> None:
+def test_base_dependencies_are_those_of_the_project() -> None:
     base = base_modules()
     assert {"click", "pydantic", "yaml", "rich"} <= set(base)
-    assert not set(base) & {*HEAVY, *LAZY, *OF_ADAPTERS}
+    assert not set(base) & {*HEAVY, *LAZY, *ADAPTER_MODULES}
 
 
 ALONE = "import boto3; from pydantic import BaseModel, Field, TypeAdapter"
 HANDLER = "import boto3; import trigger.handler"
-# Our share of a cold start: every function of this kind imports boto3 and pydantic.
-MOST_TIMES = 1.5
-MOST_BYTES = 60 << 20
+# The share of icemirror in a cold start: every such function imports boto3 and pydantic.
+MAX_RATIO = 1.5
+MAX_BYTES = 60 << 20
 
 
 def seconds(code: str, cache: Path) -> float:
-    """Return the CPU seconds of an import in a fresh process, with compiled modules."""
+    """Return the CPU seconds of an import in a new process, with compiled modules."""
     timed = f"import time; began = time.process_time(); {code}; print(time.process_time() - began)"
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     environ["PYTHONPYCACHEPREFIX"] = str(cache)
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", timed], capture_output=True, text=True, check=True, env=environ
     )
-    return float(done.stdout)
+    return float(completed.stdout)
 
 
-def test_the_import_of_the_lambda_function_is_quick(tmp_path: Path) -> None:
+def test_lambda_function_imports_quickly(tmp_path: Path) -> None:
     pytest.importorskip("boto3")
     seconds(HANDLER, tmp_path)  # compiles
-    # On a busy machine every run takes longer, the more so the more it loads: only the fastest count.
+    # On a busy machine larger imports slow down more: only the fastest runs count.
     alone, handler = [seconds(ALONE, tmp_path)], [seconds(HANDLER, tmp_path)]
-    while len(alone) < 6 or (len(alone) < 30 and min(handler) > MOST_TIMES * min(alone)):
+    while len(alone) < 6 or (len(alone) < 30 and min(handler) > MAX_RATIO * min(alone)):
         alone.append(seconds(ALONE, tmp_path))
         handler.append(seconds(HANDLER, tmp_path))
-    assert min(handler) <= MOST_TIMES * min(alone), f"{sorted(handler)} against {sorted(alone)}"
+    assert min(handler) <= MAX_RATIO * min(alone), f"{sorted(handler)} against {sorted(alone)}"
 
 
-def test_the_lambda_function_is_small_with_all_that_it_needs() -> None:
+def test_lambda_function_with_dependencies_is_small() -> None:
     pytest.importorskip("boto3")
-    ours = [
+    own_files = [
         file
         for package in (icemirror, trigger)
         for folder in package.__path__
         for file in Path(folder).rglob("*")
         if file.is_file() and "__pycache__" not in file.parts
     ]
-    theirs = [
+    dependency_files = [
         Path(str(distribution(name).locate_file(file)))
         for name in closure("icemirror", "boto3") - {"icemirror"}
         for file in distribution(name).files or []
         if file.suffix != ".pyc"
     ]
-    size = sum(file.stat().st_size for file in {*ours, *theirs} if file.is_file())
-    assert 10 << 20 < size < MOST_BYTES, f"{size / (1 << 20):.1f} MB"
+    size = sum(file.stat().st_size for file in {*own_files, *dependency_files} if file.is_file())
+    assert 10 << 20 < size < MAX_BYTES, f"{size / (1 << 20):.1f} MB"

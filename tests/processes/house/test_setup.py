@@ -1,4 +1,4 @@
-"""Set-up: which Python is taken, when there is nothing to do, what it falls back on, what it says when it stops."""
+"""Set-up: the choice of Python, unchanged environments, fallbacks, and error messages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.house.tracked import ROOT
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """A project with only the files that set-up reads, and an almost empty PATH."""
+    """A clone with only the files that set-up reads, and an almost empty PATH."""
     folder = tmp_path / "a clone"
     (folder / "requirements").mkdir(parents=True)
     shutil.copytree(ROOT / "scripts", folder / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
@@ -32,15 +32,15 @@ def clone(tmp_path: Path) -> Path:
     return folder
 
 
-def put(path: Path, script: str) -> None:
+def write_script(path: Path, script: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
     path.chmod(0o755)
 
 
-def put_python(path: Path, *, fits: bool) -> None:
-    """A fake Python that fits or does not, and says who it is when it is given the rest of the work."""
-    put(path, f'[ "$2" = -c ] && exit {0 if fits else 1}\necho "{path.name} runs $*"')
+def write_fake_python(path: Path, *, supported: bool) -> None:
+    """Write a fake Python, supported or not, which prints its name when set-up runs it."""
+    write_script(path, f'[ "$2" = -c ] && exit {0 if supported else 1}\necho "{path.name} runs $*"')
 
 
 def run_setup(clone: Path, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -49,47 +49,47 @@ def run_setup(clone: Path, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environ, cwd="/", capture_output=True, text=True, check=False)
 
 
-def test_the_newest_supported_python_is_chosen(clone: Path) -> None:
-    put_python(clone / "bin" / "python3", fits=True)
-    put_python(clone / "bin" / "python3.12", fits=True)
-    put_python(clone / "bin" / "python3.13", fits=False)
-    done = run_setup(clone)
-    assert done.stdout == "python3.12 runs -I scripts/setup.py dev\n"
-    assert done.returncode == 0
+def test_newest_supported_python_is_chosen(clone: Path) -> None:
+    write_fake_python(clone / "bin" / "python3", supported=True)
+    write_fake_python(clone / "bin" / "python3.12", supported=True)
+    write_fake_python(clone / "bin" / "python3.13", supported=False)
+    completed = run_setup(clone)
+    assert completed.stdout == "python3.12 runs -I scripts/setup.py dev\n"
+    assert completed.returncode == 0
 
 
-def test_python_of_the_environment_is_honoured_and_not_replaced_by_another(clone: Path) -> None:
-    put_python(clone / "bin" / "python3", fits=True)
-    put_python(clone / "mine", fits=True)
+def test_python_variable_is_used_and_not_replaced_by_another_python(clone: Path) -> None:
+    write_fake_python(clone / "bin" / "python3", supported=True)
+    write_fake_python(clone / "mine", supported=True)
     assert run_setup(clone, PYTHON=str(clone / "mine")).stdout.startswith("mine runs")
-    put_python(clone / "mine", fits=False)
-    done = run_setup(clone, PYTHON=str(clone / "mine"))
-    assert done.returncode == 2
-    assert "is not a Python 3.11 or newer" in done.stderr
-    assert done.stderr.count("\n") == 1
+    write_fake_python(clone / "mine", supported=False)
+    completed = run_setup(clone, PYTHON=str(clone / "mine"))
+    assert completed.returncode == 2
+    assert "is not a Python 3.11 or newer" in completed.stderr
+    assert completed.stderr.count("\n") == 1
 
 
-def test_without_a_supported_python_one_line_says_what_to_install(clone: Path) -> None:
-    put_python(clone / "bin" / "python3", fits=False)
-    done = run_setup(clone)
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
-    assert "apt-get install python3 python3-venv" in done.stderr
-    assert "brew install python@3.12" in done.stderr
+def test_missing_python_is_reported_in_one_line_with_a_remedy(clone: Path) -> None:
+    write_fake_python(clone / "bin" / "python3", supported=False)
+    completed = run_setup(clone)
+    assert completed.returncode == 2
+    assert completed.stderr.count("\n") == 1
+    assert "apt-get install python3 python3-venv" in completed.stderr
+    assert "brew install python@3.12" in completed.stderr
 
 
-def test_a_ready_environment_is_not_touched(clone: Path) -> None:
-    put_python(clone / "bin" / "python3", fits=True)
-    put(clone / ".venv" / "bin" / "python", "exit 0")
-    done = run_setup(clone)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    put(clone / ".venv" / "bin" / "python", "exit 1")
+def test_ready_environment_is_not_changed(clone: Path) -> None:
+    write_fake_python(clone / "bin" / "python3", supported=True)
+    write_script(clone / ".venv" / "bin" / "python", "exit 0")
+    completed = run_setup(clone)
+    assert (completed.returncode, completed.stdout, completed.stderr) == (0, "", "")
+    write_script(clone / ".venv" / "bin" / "python", "exit 1")
     assert "python3 runs" in run_setup(clone).stdout
 
 
 @pytest.fixture
 def setup(clone: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """setup.py of the clone, with the real Python and next to nothing on PATH."""
+    """The module setup.py of the clone, with the real Python and an almost empty PATH."""
     monkeypatch.setenv("PATH", str(clone / "bin"))
     spec = importlib.util.spec_from_file_location("clone_setup", clone / "scripts" / "setup.py")
     assert spec
@@ -100,8 +100,8 @@ def setup(clone: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def stamp(setup: ModuleType, clone: Path, kind: str = "dev") -> None:
-    put(clone / ".venv" / "bin" / "icemirror", "true")
-    put(clone / "java" / "bin" / "java", "true")
+    write_script(clone / ".venv" / "bin" / "icemirror", "true")
+    write_script(clone / "java" / "bin" / "java", "true")
     setup.write_stamp({"packages": f"{kind} {setup.fingerprint(kind)}", "java": str(clone / "java")})
 
 
@@ -110,7 +110,7 @@ def is_ready(setup: ModuleType, kind: str = "dev") -> bool:
     return bool(setup.packages_ready(found, kind) and setup.java_ready(found))
 
 
-def test_an_environment_for_tests_runs_the_demo_but_not_the_other_way_round(
+def test_dev_environment_runs_the_demo_but_demo_environment_runs_no_tests(
     setup: ModuleType, clone: Path
 ) -> None:
     stamp(setup, clone, "dev")
@@ -119,7 +119,7 @@ def test_an_environment_for_tests_runs_the_demo_but_not_the_other_way_round(
     assert (is_ready(setup, "dev"), is_ready(setup, "demo")) == (False, True)
 
 
-def test_an_unknown_kind_of_environment_is_refused_in_one_line(
+def test_unknown_kind_of_environment_is_refused_in_one_line(
     setup: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["setup.py", "prod"])
@@ -127,17 +127,16 @@ def test_an_unknown_kind_of_environment_is_refused_in_one_line(
     assert capsys.readouterr().err == "setup: unknown kind of environment prod: use one of demo, dev\n"
 
 
-def test_uv_installs_the_locks_and_pip_takes_over_where_it_fails(
+def test_uv_installs_the_locks_and_pip_is_the_fallback(
     setup: ModuleType, clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ran: list[str] = []
 
-    def run_long(command: list[str], otherwise: str) -> None:
+    def run_with_progress(command: list[str]) -> bool:
         ran.append(" ".join(command))
-        if command[0] == "/bin/uv" and fails:
-            raise setup.Stop(otherwise)
+        return not (command[0] == "/bin/uv" and fails)
 
-    monkeypatch.setattr(setup, "run_long", run_long)
+    monkeypatch.setattr(setup, "run_with_progress", run_with_progress)
     fails = False
     setup.install_lock("/bin/uv", ["pip"], "requirements/demo.txt", "--no-build-isolation")
     assert len(ran) == 1
@@ -149,11 +148,11 @@ def test_uv_installs_the_locks_and_pip_takes_over_where_it_fails(
     assert "uv failed, installing with pip" in capsys.readouterr().err
 
 
-def test_uv_is_passed_over_where_only_pip_knows_the_index(
+def test_uv_is_skipped_if_only_pip_has_the_index(
     setup: ModuleType, clone: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put(clone / "bin" / "uv", "true")
-    put(clone / ".venv" / "bin" / "python", 'echo "$LISTED"')
+    write_script(clone / "bin" / "uv", "true")
+    write_script(clone / ".venv" / "bin" / "python", 'echo "$LISTED"')
     monkeypatch.delenv("UV_DEFAULT_INDEX", raising=False)
     monkeypatch.delenv("UV_INDEX_URL", raising=False)
     monkeypatch.setenv("LISTED", "global.timeout='5'")
@@ -176,14 +175,18 @@ def test_uv_is_passed_over_where_only_pip_knows_the_index(
     ],
     ids=["download", "collect", "build", "install", "other", "nothing"],
 )
-def test_progress_is_told_in_whole_phrases(setup: ModuleType, tmp_path: Path, output: str, step: str) -> None:
+def test_progress_is_reported_in_readable_phrases(
+    setup: ModuleType, tmp_path: Path, output: str, step: str
+) -> None:
     path = tmp_path / "output"
     path.write_text("x" * 30_000 + "\n" + output, encoding="utf-8")
     with path.open() as stream:
         assert setup.last_step(stream.fileno()) == step
 
 
-def test_ready_until_lock_project_folder_command_or_java_change(setup: ModuleType, clone: Path) -> None:
+def test_environment_is_ready_until_lock_command_java_or_stamp_changes(
+    setup: ModuleType, clone: Path
+) -> None:
     assert not is_ready(setup)
     stamp(setup, clone)
     assert is_ready(setup)
@@ -202,11 +205,11 @@ def test_ready_until_lock_project_folder_command_or_java_change(setup: ModuleTyp
     assert not is_ready(setup)
 
     stamp(setup, clone)
-    setup.STAMP.write_text('{"packa', encoding="utf-8")  # cut off by an interruption
+    setup.STAMP.write_text('{"packa', encoding="utf-8")  # truncated by an interruption
     assert not is_ready(setup)
 
 
-def test_a_style_setting_does_not_ask_for_a_new_set_up_but_a_dependency_does(
+def test_changed_dependency_requires_a_new_set_up_and_a_style_setting_does_not(
     setup: ModuleType, clone: Path
 ) -> None:
     project = clone / "pyproject.toml"
@@ -218,120 +221,121 @@ def test_a_style_setting_does_not_ask_for_a_new_set_up_but_a_dependency_does(
     assert setup.fingerprint("dev") != before
 
 
-def test_a_moved_clone_is_noticed(setup: ModuleType, clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_moved_clone_is_detected(setup: ModuleType, clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stamp(setup, clone)
     monkeypatch.setattr(setup, "ROOT", clone)
-    here = setup.fingerprint("dev")
+    before = setup.fingerprint("dev")
     moved = clone.rename(clone.parent / "moved")
     monkeypatch.setattr(setup, "ROOT", moved)
     monkeypatch.setattr(setup, "VENV", moved / ".venv")
     monkeypatch.setattr(setup, "PYTHON", str(moved / ".venv" / "bin" / "python"))
-    assert setup.fingerprint("dev") != here
-    put(moved / ".venv" / "bin" / "python", "exit 0")
+    assert setup.fingerprint("dev") != before
+    write_script(moved / ".venv" / "bin" / "python", "exit 0")
     (moved / ".venv" / "bin" / "pip").write_text(f"#!{clone}/.venv/bin/python\n", encoding="utf-8")
     assert not setup.venv_is_sound()
     (moved / ".venv" / "bin" / "pip").write_text(f"#!{moved}/.venv/bin/python\n", encoding="utf-8")
     assert setup.venv_is_sound()
 
 
-def test_an_installation_that_was_cut_off_starts_from_an_empty_environment(
+def test_interrupted_installation_restarts_with_an_empty_environment(
     setup: ModuleType, clone: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[int] = []
-    cut_off = [True]
+    created: list[int] = []
+    interrupted = [True]
 
-    def make_venv() -> None:
-        made.append(1)
+    def create_venv() -> None:
+        created.append(1)
         shutil.rmtree(setup.VENV, ignore_errors=True)
-        put(setup.VENV / "bin" / "pip", f"# {setup.VENV}")
+        write_script(setup.VENV / "bin" / "pip", f"# {setup.VENV}")
 
-    def run_long(command: list[str], otherwise: str) -> None:
-        if cut_off.pop() if cut_off else False:
+    def run_with_progress(command: list[str]) -> bool:
+        if interrupted.pop() if interrupted else False:
             raise KeyboardInterrupt
+        return True
 
-    monkeypatch.setattr(setup, "make_venv", make_venv)
-    monkeypatch.setattr(setup, "run_long", run_long)
+    monkeypatch.setattr(setup, "create_venv", create_venv)
+    monkeypatch.setattr(setup, "run_with_progress", run_with_progress)
     monkeypatch.setattr(setup, "succeeds", lambda *command: True)
     monkeypatch.setattr(setup, "find_uv", lambda: None)
     with pytest.raises(KeyboardInterrupt):
         setup.install_packages("dev")
     setup.install_packages("dev")
-    assert len(made) == 2
-    setup.install_packages("dev")  # a changed lock: what is whole is kept
-    assert len(made) == 2
+    assert len(created) == 2
+    setup.install_packages("dev")  # a changed lock: a complete environment is kept
+    assert len(created) == 2
 
 
 @pytest.fixture
 def debian_python(clone: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A Python without ensurepip, as Debian has it without python3-venv."""
+    """A Python without ensurepip, like Debian without python3-venv."""
     broken = clone / "debian-python"
-    put(broken, f'case "$*" in *"-m venv"*|*"-m virtualenv"*) exit 1;; esac\nexec {sys.executable} "$@"')
+    write_script(
+        broken, f'case "$*" in *"-m venv"*|*"-m virtualenv"*) exit 1;; esac\nexec {sys.executable} "$@"'
+    )
     monkeypatch.setattr(sys, "executable", str(broken))
     return broken
 
 
-def test_without_venv_virtualenv_makes_the_environment(
-    setup: ModuleType, debian_python: Path, clone: Path
-) -> None:
+def test_virtualenv_is_used_without_venv(setup: ModuleType, debian_python: Path, clone: Path) -> None:
     program = Path(sys.prefix) / "bin" / "virtualenv"
     real = Path(sys.prefix) / "bin" / "python"
-    # The real virtualenv, which starts from the real Python for any requested one.
-    put(clone / "bin" / "virtualenv", f'shift 2\nexec "{real}" "{program}" --quiet --no-periodic-update "$@"')
-    setup.make_venv()
+    # The real virtualenv, which uses the real Python instead of the requested one.
+    write_script(
+        clone / "bin" / "virtualenv", f'shift 2\nexec "{real}" "{program}" --quiet --no-periodic-update "$@"'
+    )
+    setup.create_venv()
     assert setup.venv_is_sound()
 
 
-def test_without_any_way_and_without_rights_one_line_says_what_to_install(
+def test_missing_venv_without_root_is_reported_in_one_line_with_a_remedy(
     setup: ModuleType, debian_python: Path, clone: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}-venv"
+    package = f"python{sys.version_info.major}.{sys.version_info.minor}-venv"
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(setup.Stop, match="install virtualenv"):
-        setup.make_venv()
-    put(clone / "bin" / "apt-get", "exit 1")
-    with pytest.raises(setup.Stop, match=f"sudo apt-get install {version}, then run this again") as stop:
-        setup.make_venv()
-    assert "\n" not in str(stop.value)
+    with pytest.raises(setup.SetupFailed, match="install virtualenv"):
+        setup.create_venv()
+    write_script(clone / "bin" / "apt-get", "exit 1")
+    with pytest.raises(setup.SetupFailed, match=f"sudo apt-get install {package}, then run") as failure:
+        setup.create_venv()
+    assert "\n" not in str(failure.value)
     assert not setup.VENV.exists()
 
 
 @pytest.mark.parametrize("user", ["root", "sudoer", "nobody"])
-def test_system_packages_are_installed_only_where_no_password_is_asked(
+def test_system_packages_are_installed_only_without_a_password_prompt(
     setup: ModuleType, clone: Path, monkeypatch: pytest.MonkeyPatch, user: str
 ) -> None:
-    said = clone / "said"
+    log = clone / "said"
     monkeypatch.setattr(os, "geteuid", lambda: 0 if user == "root" else 1000)
-    put(clone / "bin" / "apt-get", f'echo "$*" >> "{said}"\ncase "$*" in *17*) exit 100;; esac')
+    write_script(clone / "bin" / "apt-get", f'echo "$*" >> "{log}"\ncase "$*" in *17*) exit 100;; esac')
     (clone / "bin" / "env").symlink_to(shutil.which("env", path=os.defpath) or "/usr/bin/env")
     if user == "sudoer":
-        put(clone / "bin" / "sudo", '[ "$1" = -n ] || exit 1\nshift\nexec "$@"')
+        write_script(clone / "bin" / "sudo", '[ "$1" = -n ] || exit 1\nshift\nexec "$@"')
         (clone / "bin" / "true").symlink_to(shutil.which("true", path=os.defpath) or "/bin/true")
-    done = setup.installed_by_apt(*setup.JAVA_PACKAGES)
+    completed = setup.install_with_apt(*setup.JAVA_PACKAGES)
     if user == "nobody":
-        assert not done
-        assert not said.exists()
+        assert not completed
+        assert not log.exists()
     else:
-        assert done
-        assert said.read_text().splitlines() == [
+        assert completed
+        assert log.read_text().splitlines() == [
             "-qq install -y --no-install-recommends openjdk-17-jre-headless",
             "-qq install -y --no-install-recommends openjdk-21-jre-headless",
         ]
 
 
-def test_no_java_stops_set_up_with_the_line_that_the_job_would_say(
+def test_missing_java_stops_set_up_with_the_error_of_the_job(
     setup: ModuleType, clone: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(
         setup, "find_java", lambda: ("", "Spark needs Java 17 or 21, found no Java: install …")
     )
-    with pytest.raises(setup.Stop, match="Spark needs Java 17 or 21"):
+    with pytest.raises(setup.SetupFailed, match="Spark needs Java 17 or 21"):
         setup.ensure_java()
 
 
-def test_settings_that_lead_pip_elsewhere_are_kept_from_it(
-    setup: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_that_redirect_pip_are_removed(setup: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PIP_USER", "PIP_TARGET", "PYTHONPATH"):
         monkeypatch.setenv(name, "1")
     monkeypatch.setenv("PIP_INDEX_URL", "kept")
@@ -341,46 +345,46 @@ def test_settings_that_lead_pip_elsewhere_are_kept_from_it(
     assert environ["PYTHONNOUSERSITE"] == "1"
 
 
-def test_a_failing_step_shows_its_output_and_the_next_step(
+def test_failing_step_prints_its_output_and_a_remedy(
     setup: ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(setup.Stop, match="run this again"):
-        setup.run_long(["sh", "-c", "echo the reason; exit 1"], "run this again")
+    with pytest.raises(setup.SetupFailed, match="run this again"):
+        setup.run_or_fail(["sh", "-c", "echo the reason; exit 1"], "run this again")
     assert "| the reason" in capsys.readouterr().err
 
 
-def test_a_long_step_gives_signs_of_life(
+def test_long_step_reports_progress(
     setup: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(setup, "HEARTBEAT_SECONDS", 0.2)
-    setup.run_long(["sh", "-c", "echo Downloading something; sleep 1"], "")
+    assert setup.run_with_progress(["sh", "-c", "echo Downloading something; sleep 1"])
     assert "downloading something" in capsys.readouterr().err
 
 
-def test_the_second_of_two_set_ups_waits_for_the_first(clone: Path) -> None:
+def test_second_set_up_waits_for_the_first(clone: Path) -> None:
     order = clone / "order"
     script = """
 import importlib.util, sys, time
 spec = importlib.util.spec_from_file_location("s", sys.argv[1]); s = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(s)
-with s.alone_in_this_folder():
+with s.lock_project_folder():
     for word in ("in", "out"):
         with open(sys.argv[2], "a") as f: f.write(word + "\\n")
         time.sleep(0.5)
 """
     command = [sys.executable, "-c", script, str(clone / "scripts" / "setup.py"), str(order)]
     both = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    said = "".join(process.communicate(timeout=30)[1] for process in both)
+    errors = "".join(process.communicate(timeout=30)[1] for process in both)
     assert order.read_text().split() == ["in", "out", "in", "out"]
-    assert "another set-up is running" in said
+    assert "another set-up is running" in errors
 
 
-def test_a_killed_set_up_leaves_no_lock_behind(clone: Path) -> None:
+def test_killed_set_up_leaves_no_lock(clone: Path) -> None:
     script = """
 import importlib.util, sys, time
 spec = importlib.util.spec_from_file_location("s", sys.argv[1]); s = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(s)
-with s.alone_in_this_folder():
+with s.lock_project_folder():
     print("in", flush=True)
     time.sleep(float(sys.argv[2]))
 """

@@ -1,4 +1,4 @@
-"""A Hive catalog uses the first metastore that answers, with calls that it supports."""
+"""A Hive catalog uses the first metastore that responds, with calls that it supports."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from tests.lab.lab import ID_AND_NAME, Lab
 from tests.metastore import NOT_IN_HIVE_2, NOT_IN_HIVE_4, Metastore, serving
 
 DEAD = "thrift://127.0.0.1:9"
-WHY = "The transaction for alter partition did not commit successfully"
+REASON = "The transaction for alter partition did not commit successfully"
 
 
-class Failing(Metastore):
+class FailingMetastore(Metastore):
     """Its database is unreachable for a short time."""
 
     def get_table(self, dbname: str, tbl_name: str) -> NoReturn:
-        raise MetaException(WHY)
+        raise MetaException(REASON)
 
     def create_database(self, database: Any) -> NoReturn:
-        raise MetaException(WHY)
+        raise MetaException(REASON)
 
 
-class Forgetful(Metastore):
-    """Grants a lock and revokes it, because it was held for too long."""
+class LockRevokingMetastore(Metastore):
+    """Grants a lock, then revokes it as expired."""
 
     def lock(self, rqst: Any) -> LockResponse:
         return LockResponse(1, LockState.ACQUIRED)
@@ -65,89 +65,89 @@ def hive(request: pytest.FixtureRequest) -> Iterator[Metastore]:
         yield server
 
 
-def opened(uri: str, **properties: str) -> HiveCatalog:
+def open_hive(uri: str, **properties: str) -> HiveCatalog:
     found = open_catalog("icemirror", {"type": "hive", "uri": uri, **properties})
     assert isinstance(found, HiveCatalog)
     return found
 
 
-def test_tables_are_found_whatever_the_age_of_the_metastore(hive: Metastore) -> None:
-    catalog = opened(hive.uri)
+def test_tables_are_found_in_old_and_new_metastores(hive: Metastore) -> None:
+    catalog = open_hive(hive.uri)
     with catalog._client as client:
         assert client.get_table("raw", "orders").parameters["metadata_location"] == "s3://b/m1.json"
     assert catalog.list_tables("raw") == [("raw", "orders")]
     assert not catalog.table_exists("raw.nothing")
 
 
-def test_the_next_metastore_is_asked_where_one_is_silent(hive: Metastore) -> None:
-    catalog = opened(f"{DEAD}, {hive.uri}")
+def test_next_metastore_is_used_if_one_is_unreachable(hive: Metastore) -> None:
+    catalog = open_hive(f"{DEAD}, {hive.uri}")
     for _ in range(2):
         assert catalog.list_tables("raw") == [("raw", "orders")]
     with pytest.raises(Transient, match="cannot be reached"), translate_errors("raw.orders"):
-        opened(f"{DEAD},{DEAD}").load_table("raw.orders")
+        open_hive(f"{DEAD},{DEAD}").load_table("raw.orders")
 
 
 def test_user_and_group_are_sent(hive: Metastore) -> None:
-    opened(hive.uri, ugi="etl:lake").list_tables("raw")
+    open_hive(hive.uri, ugi="etl:lake").list_tables("raw")
     assert hive.users == [("etl", ["lake"])]
 
 
-def test_a_metastore_that_never_answers_is_waited_for_no_longer_than_said(hive: Metastore) -> None:
-    transport = opened(hive.uri)._client._all[0]._transport  # type: ignore[attr-defined]
+def test_metastore_connection_has_a_timeout(hive: Metastore) -> None:
+    transport = open_hive(hive.uri)._client._all[0]._transport  # type: ignore[attr-defined]
     assert transport._TBufferedTransport__trans._timeout == 120
 
 
-def test_a_table_of_another_kind_needs_a_person(hive: Metastore) -> None:
+def test_table_that_is_not_iceberg_is_invalid(hive: Metastore) -> None:
     hive.tables["raw", "csv"] = {}
     with pytest.raises(Invalid, match="not an Iceberg table"), translate_errors("raw.csv"):
-        opened(hive.uri).load_table("raw.csv")
+        open_hive(hive.uri).load_table("raw.csv")
 
 
-def test_a_table_that_cannot_be_loaded_for_a_short_time_is_transient() -> None:
+def test_temporary_load_failure_is_transient() -> None:
     with (
-        serving(Failing()) as server,
-        pytest.raises(Transient, match=WHY),
+        serving(FailingMetastore()) as server,
+        pytest.raises(Transient, match=REASON),
         translate_errors(),
         catalog_response_errors("raw.orders"),
     ):
-        opened(server.uri).load_table("raw.orders")
+        open_hive(server.uri).load_table("raw.orders")
 
 
-def test_a_mirror_that_cannot_be_created_for_a_short_time_is_transient(tmp_path: Path) -> None:
+def test_temporary_create_failure_is_transient(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path)
-    with serving(Failing()) as server:
-        catalog = opened(server.uri, warehouse=f"file://{tmp_path}")
+    with serving(FailingMetastore()) as server:
+        catalog = open_hive(server.uri, warehouse=f"file://{tmp_path}")
         with (
-            pytest.raises(Transient, match=WHY),
+            pytest.raises(Transient, match=REASON),
             translate_table_errors("lab.world"),
             bind(batch="1"),
-        ):  # as a slice is merged
+        ):  # like during the merge of a slice
             create_mirror(catalog, lab.table, lab.changelog, ID_AND_NAME, {1: 1, 2: 2})
 
 
-def test_a_skewed_table_hides_no_other(hive: Metastore) -> None:
+def test_skewed_table_does_not_hide_other_tables(hive: Metastore) -> None:
     hive.add_skewed("raw", "clicks")
-    assert opened(hive.uri).list_tables("raw") == [("raw", "orders")]
+    assert open_hive(hive.uri).list_tables("raw") == [("raw", "orders")]
 
 
-def test_a_commit_whose_lock_was_lost_is_known_not_to_have_happened(tmp_path: Path) -> None:
-    server = Forgetful()
+def test_commit_with_a_revoked_lock_fails_definitely(tmp_path: Path) -> None:
+    server = LockRevokingMetastore()
     server.add("raw", "orders", Lab.make(tmp_path).changelog.metadata_location)
     with serving(server):
-        catalog = opened(server.uri)
+        catalog = open_hive(server.uri)
         table = catalog.load_table("raw.orders")
         with pytest.raises(CommitFailedException, match="revoked the lock"):
             catalog.commit_table(table, (), (SetPropertiesUpdate(updates={"a": "b"}),))
 
 
-def test_every_type_of_a_column_has_a_name_in_hive(hive: Metastore) -> None:
-    opened(hive.uri)
+def test_every_column_type_has_a_hive_type(hive: Metastore) -> None:
+    open_hive(hive.uri)
     known = (TimestampNanoType(), TimestamptzNanoType(), TimeType(), UUIDType())
     names = [SchemaToHiveConverter(False).primitive(kind) for kind in known]
     assert names == ["timestamp", "timestamp with local time zone", "string", "string"]
 
 
-def test_what_is_relied_on_of_pyicebergs_client() -> None:
+def test_pyiceberg_client_has_the_private_members_in_use() -> None:
     assert list(signature(_HiveClient.__init__).parameters)[1:] == [
         "uri",
         "ugi",

@@ -1,4 +1,4 @@
-"""A user who may alter a table chooses neither code to run nor a host that receives the catalog's credentials."""
+"""Table properties choose neither code to run nor a host that receives the catalog's credentials."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from pyiceberg.table.locations import SimpleLocationProvider
 
 
 @pytest.fixture
-def foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def import_marker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A file that exists once the module `foreign_code` was imported."""
     folder = tmp_path / "elsewhere"
     folder.mkdir()
@@ -39,28 +39,30 @@ def foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def set_property(table: Table, name: str, value: str) -> None:
-    """Set it like another engine, which ignores the property."""
+    """Set a property like another engine, without its effect on this process."""
     path = Path(table.refresh().metadata_location.removeprefix("file://"))
     metadata = json.loads(path.read_text())
     metadata["properties"][name] = value
     path.write_text(json.dumps(metadata))
 
 
-@pytest.mark.parametrize("whose", ["changelog", "mirror"])
-def test_no_table_names_the_code_that_reads_its_files(tmp_path: Path, foreign: Path, whose: str) -> None:
+@pytest.mark.parametrize("table_name", ["changelog", "mirror"])
+def test_table_property_does_not_choose_the_file_io_code(
+    tmp_path: Path, import_marker: Path, table_name: str
+) -> None:
     lab = Lab.make(tmp_path)
     lab.commit_events("I1@1=a")
     lab.merge()
     lab.commit_events("U1@2=b")
     set_property(
-        lab.changelog if whose == "changelog" else lab.mirror, "py-io-impl", "foreign_code.PyArrowFileIO"
+        lab.changelog if table_name == "changelog" else lab.mirror, "py-io-impl", "foreign_code.PyArrowFileIO"
     )
     lab.reconfigure().merge()
     assert lab.rows() == {1: "b"}
-    assert not foreign.exists()
+    assert not import_marker.exists()
 
 
-def test_no_table_says_where_the_credentials_of_its_catalog_go(tmp_path: Path) -> None:
+def test_table_property_does_not_redirect_the_catalog_credentials(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path)
     lab.commit_events("I1@1=a")
     lab.merge()
@@ -74,7 +76,7 @@ def test_no_table_says_where_the_credentials_of_its_catalog_go(tmp_path: Path) -
         assert found.io.properties["warehouse"]
 
 
-def test_a_mirror_that_names_code_for_its_places_is_refused(tmp_path: Path, foreign: Path) -> None:
+def test_location_provider_in_a_mirror_property_is_refused(tmp_path: Path, import_marker: Path) -> None:
     lab = Lab.make(tmp_path)
     lab.commit_events("I1@1=a")
     lab.merge()
@@ -85,10 +87,10 @@ def test_a_mirror_that_names_code_for_its_places_is_refused(tmp_path: Path, fore
     assert error.kind == "invalid"
     assert LOCATION_PROVIDER in error.message
     assert "under table_properties" in error.message
-    assert not foreign.exists()
+    assert not import_marker.exists()
 
 
-def test_code_for_its_places_that_the_configuration_names_is_used(tmp_path: Path, foreign: Path) -> None:
+def test_location_provider_in_the_configuration_is_used(tmp_path: Path, import_marker: Path) -> None:
     options = f"table_properties: {{{LOCATION_PROVIDER}: foreign_code.SimpleLocationProvider}}"
     lab = Lab.make(tmp_path, options=options)
     lab.commit_events("I1@1=a")
@@ -96,11 +98,11 @@ def test_code_for_its_places_that_the_configuration_names_is_used(tmp_path: Path
     lab.commit_events("U1@2=b")
     lab.reconfigure(options).merge()
     assert lab.rows() == {1: "b"}
-    assert foreign.exists()
+    assert import_marker.exists()
 
 
-def test_code_that_a_table_names_during_a_merge_does_not_run(
-    tmp_path: Path, foreign: Path, monkeypatch: pytest.MonkeyPatch
+def test_location_provider_set_during_a_merge_is_refused(
+    tmp_path: Path, import_marker: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = Lab.make(tmp_path)
     lab.commit_events("I1@1=a")
@@ -108,23 +110,23 @@ def test_code_that_a_table_names_during_a_merge_does_not_run(
     lab.commit_events("U1@2=b")
     commit = row_delta.RowDelta.commit
 
-    def late(delta: row_delta.RowDelta) -> object:
+    def commit_after_change(delta: row_delta.RowDelta) -> object:
         set_property(lab.mirror, LOCATION_PROVIDER, "foreign_code.SimpleLocationProvider")
         return commit(delta)
 
-    monkeypatch.setattr(row_delta.RowDelta, "commit", late)
+    monkeypatch.setattr(row_delta.RowDelta, "commit", commit_after_change)
     error = lab.try_merge().error
     assert error is not None
     assert error.kind == "invalid"
-    assert not foreign.exists()
+    assert not import_marker.exists()
 
 
-def test_a_location_provider_of_the_changelog_is_ignored(tmp_path: Path, foreign: Path) -> None:
+def test_location_provider_of_the_changelog_is_ignored(tmp_path: Path, import_marker: Path) -> None:
     lab = Lab.make(tmp_path)
     lab.commit_events("I1@1=a")
     set_property(lab.changelog, LOCATION_PROVIDER, "foreign_code.SimpleLocationProvider")
     lab.reconfigure().merge()
-    assert not foreign.exists()
+    assert not import_marker.exists()
 
 
 @pytest.fixture
@@ -133,7 +135,7 @@ def rest(tmp_path: Path) -> Iterator[Catalog]:
     lab = Lab.make(tmp_path)
     metadata = json.loads(lab.changelog.metadata.model_dump_json())
     metadata["properties"] = {"py-io-impl": "foreign_code.PyArrowFileIO", "s3.endpoint": "http://elsewhere"}
-    answer = {
+    table_response = {
         "metadata-location": lab.changelog.metadata_location,
         "metadata": metadata,
         "config": {"s3.region": "here"},
@@ -142,15 +144,15 @@ def rest(tmp_path: Path) -> Iterator[Catalog]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            known = {"defaults": {}, "overrides": {}} if "/config" in self.path else answer
-            body = json.dumps(known).encode()
+            response = {"defaults": {}, "overrides": {}} if "/config" in self.path else table_response
+            body = json.dumps(response).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Not in the output of the tests."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -163,10 +165,12 @@ def rest(tmp_path: Path) -> Iterator[Catalog]:
     thread.join()
 
 
-def test_a_rest_catalog_is_followed_and_its_table_is_not(rest: Catalog, foreign: Path) -> None:
+def test_properties_of_a_rest_catalog_are_used_and_those_of_its_table_are_not(
+    rest: Catalog, import_marker: Path
+) -> None:
     table = rest.load_table("lab.world_changelog")
     assert table.metadata.properties["s3.endpoint"] == "http://elsewhere"
     assert "s3.endpoint" not in table.io.properties
     assert table.io.properties["s3.region"] == "here"
     assert table.io.properties["s3.session-token"] == "lent"
-    assert not foreign.exists()
+    assert not import_marker.exists()

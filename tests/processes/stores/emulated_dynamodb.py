@@ -1,4 +1,4 @@
-"""moto's DynamoDB as a server in this process, one request at a time: by itself it checks and writes in two steps."""
+"""moto's DynamoDB as a server in this process, one request at a time: moto alone does not write atomically."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ KEY_SCHEMA = [
 ]
 
 
-class OneAtATime:
-    """A WSGI application in a queue; `fault`, if there is one, sees each request and may answer it instead."""
+class SerializedApplication:
+    """A WSGI application that serializes requests; `fault`, if set, may answer a request instead."""
 
     def __init__(self, application: Any) -> None:
         self._application = application
@@ -47,9 +47,9 @@ class OneAtATime:
 
 
 @contextmanager
-def emulated_dynamodb() -> Iterator[tuple[str, OneAtATime]]:
-    """Its address, and the queue before it."""
-    application = OneAtATime(DomainDispatcherApplication(create_backend_app))
+def emulated_dynamodb() -> Iterator[tuple[str, SerializedApplication]]:
+    """Run the server; yield its address and the application."""
+    application = SerializedApplication(DomainDispatcherApplication(create_backend_app))
     server = make_server("127.0.0.1", 0, application, threaded=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
@@ -79,6 +79,6 @@ def create_table(endpoint: str, table: str, key_schema: list[dict[str, str]] = K
 def open_emulated(
     endpoint: str, table: str, kept_results: int = 5, kept_letters: int = 4, attempts: int = 2
 ) -> DynamoDbStore:
-    """Picklable by its name, for other processes."""
+    """Open a store; a module-level function, so that other processes can unpickle it."""
     client = open_client(state_at(endpoint, table), attempts)
     return DynamoDbStore(client, table, kept_results=kept_results, kept_letters=kept_letters)

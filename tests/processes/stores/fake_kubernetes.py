@@ -1,4 +1,4 @@
-"""A Kubernetes API server as far as ConfigMaps go: versions, conflicts, label selectors, and faults on demand."""
+"""A fake Kubernetes API server for ConfigMaps: versions, conflicts, label selectors, and faults on demand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lightkube import Client, KubeConfig
 from icemirror.stores.kubernetes import KubernetesStore
 from icemirror.stores.kubernetes_api import ApiCalls
 
-MOST_BYTES = 1024 * 1024
+MAX_BYTES = 1024 * 1024
 Answer = tuple[int, dict[str, Any]]
 
 
@@ -28,7 +28,7 @@ def refusal(code: int, message: str) -> Answer:
 
 @dataclass
 class FakeCluster:
-    """The objects by namespace and name. `fault(method, answer)` may answer in the place of `answer()`."""
+    """The objects by namespace and name. `fault(method, answer)` may answer instead of `answer()`."""
 
     namespaces: tuple[str, ...] = ("icemirror",)
     objects: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
@@ -59,49 +59,51 @@ class FakeCluster:
         _, _, _, namespace, plural, *rest = path.strip("/").split("/")
         assert plural == "configmaps"
         if method == "GET" and not rest:
-            wanted = query.get("labelSelector", [""])[0]
-            items = [one for (space, _), one in self.objects.items() if space == namespace]
+            selector = query.get("labelSelector", [""])[0]
+            items = [
+                item for (item_namespace, _), item in self.objects.items() if item_namespace == namespace
+            ]
             return 200, {
                 "kind": "ConfigMapList",
                 "metadata": {"resourceVersion": str(self._version)},
-                "items": [one for one in items if _matches(one["metadata"]["labels"], wanted)],
+                "items": [item for item in items if _matches(item["metadata"]["labels"], selector)],
             }
-        made = json.loads(body) if method in ("POST", "PUT") else {}
-        name = rest[0] if rest else made["metadata"]["name"]
-        there = self.objects.get((namespace, name))
+        sent = json.loads(body) if method in ("POST", "PUT") else {}
+        name = rest[0] if rest else sent["metadata"]["name"]
+        existing = self.objects.get((namespace, name))
         match method:
             case "POST" if namespace not in self.namespaces:
                 return refusal(404, f'namespaces "{namespace}" not found')
-            case "POST" if there is not None:
+            case "POST" if existing is not None:
                 return refusal(409, f'configmaps "{name}" already exists')
-            case "GET" | "PUT" | "DELETE" if there is None:
+            case "GET" | "PUT" | "DELETE" if existing is None:
                 return refusal(404, f'configmaps "{name}" not found')
             case "GET":
-                return 200, there or {}
+                return 200, existing or {}
             case "DELETE":
                 return 200, self.objects.pop((namespace, name))
-        if there and made["metadata"].get("resourceVersion") not in (
+        if existing and sent["metadata"].get("resourceVersion") not in (
             None,
-            there["metadata"]["resourceVersion"],
+            existing["metadata"]["resourceVersion"],
         ):
             return refusal(409, f'Operation cannot be fulfilled on configmaps "{name}"')
-        if sum(map(len, made["data"].values())) > MOST_BYTES:
+        if sum(map(len, sent["data"].values())) > MAX_BYTES:
             return refusal(422, "[]: Too long: may not be more than 1048576 bytes")
         self._version += 1
-        made["metadata"] |= {"resourceVersion": str(self._version)}
-        self.objects[namespace, name] = made
-        return 201, made
+        sent["metadata"] |= {"resourceVersion": str(self._version)}
+        self.objects[namespace, name] = sent
+        return 201, sent
 
 
 def _matches(labels: dict[str, str], selector: str) -> bool:
-    """`key in (a,b)` or `key=a`, which is all that is asked."""
+    """Match `key in (a,b)` or `key=a`, the only selectors in use."""
     key, _, values = selector.replace("=", " in ").partition(" in ")
     return labels.get(key) in values.strip("()").split(",")
 
 
 @contextmanager
 def fake_kubernetes(folder: Path) -> Iterator[tuple[Path, FakeCluster]]:
-    """A kubeconfig for it, and the cluster itself."""
+    """Run the server; yield a kubeconfig for it and the cluster."""
     cluster = FakeCluster()
 
     class Handler(BaseHTTPRequestHandler):
@@ -113,7 +115,7 @@ def fake_kubernetes(folder: Path) -> Iterator[tuple[Path, FakeCluster]]:
             answer = cluster.handle(
                 self.command, address.path, parse_qs(address.query), self.rfile.read(length)
             )
-            if answer is None:  # the line goes dead
+            if answer is None:  # the connection closes without a response
                 self.close_connection = True
                 return
             body = json.dumps(answer[1]).encode()
@@ -123,7 +125,7 @@ def fake_kubernetes(folder: Path) -> Iterator[tuple[Path, FakeCluster]]:
             self.end_headers()
             self.wfile.write(body)
 
-        do_GET = do_POST = do_PUT = do_DELETE = _serve  # noqa: N815 (as the standard library calls them)
+        do_GET = do_POST = do_PUT = do_DELETE = _serve  # noqa: N815 (names of the standard library)
 
         def log_message(self, *_: object) -> None:
             pass
@@ -138,7 +140,7 @@ def fake_kubernetes(folder: Path) -> Iterator[tuple[Path, FakeCluster]]:
 
 
 def write_kubeconfig(folder: Path, server: str, token: str = "none", ca: str | None = None) -> Path:  # noqa: S107
-    """For `KUBECONFIG`."""
+    """Write a file for `KUBECONFIG`."""
     path = folder / f"kubeconfig-{hashlib.sha256(token.encode()).hexdigest()[:12]}"
     cluster = {"server": server, **({"certificate-authority": ca} if ca else {})}
     document = {
@@ -158,7 +160,7 @@ def open_kubeconfig(
     kept_letters: int = 4,
     attempts: int = 3,
 ) -> KubernetesStore:
-    """Picklable by its name, for other processes."""
+    """Open a store; a module-level function, so that other processes can unpickle it."""
     client = Client(KubeConfig.from_file(kubeconfig), namespace=namespace, trust_env=False)
     calls = ApiCalls(namespace, attempts)
     return KubernetesStore(

@@ -15,7 +15,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeou
 
 from icemirror.errors import BadConfig, Invalid, Transient
 from icemirror.protocol.events import Noticed
-from icemirror.protocol.reads import EVERYTHING, NO_SLOT, Reads
+from icemirror.protocol.row_selection import ALL_ROWS, NO_SLOTS, RowSelection
 from icemirror.protocol.rows import SlotRow, TableRow
 from icemirror.result import SliceResult, TableResult
 from icemirror.settings.trigger import DynamoDbState
@@ -23,23 +23,23 @@ from icemirror.stores.apply import apply
 from icemirror.stores.dead_letters import MAX_AGE_SECONDS, new_letter
 from icemirror.stores.dynamodb import DynamoDbStore
 from icemirror.stores.dynamodb_table import classify_error, open_client
-from icemirror.stores.store import RunResult
+from icemirror.stores.store import TurnResult
 from tests.processes.stores.emulated_dynamodb import (
     CREDENTIALS,
     REGION,
-    OneAtATime,
+    SerializedApplication,
     create_table,
     emulated_dynamodb,
     open_emulated,
     state_at,
 )
 from tests.processes.stores.store_suite import OpenStore, StoreSuite
-from tests.unit.icemirror.protocol.samples import POLICY, SLOT, TERMS
+from tests.unit.icemirror.protocol.samples import OPTIONS, POLICY, SLOT
 from tests.unit.icemirror.stores.test_stored_json import SLOT_ROW, STORED, TABLE
 
 
 @pytest.fixture(scope="module")
-def _server() -> Iterator[tuple[str, OneAtATime]]:
+def _server() -> Iterator[tuple[str, SerializedApplication]]:
     with emulated_dynamodb() as server:
         yield server
 
@@ -53,13 +53,13 @@ def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def endpoint(_server: tuple[str, OneAtATime]) -> Iterator[str]:
+def endpoint(_server: tuple[str, SerializedApplication]) -> Iterator[str]:
     yield _server[0]
     _server[1].fault = None
 
 
 @pytest.fixture
-def queue(_server: tuple[str, OneAtATime]) -> OneAtATime:
+def application(_server: tuple[str, SerializedApplication]) -> SerializedApplication:
     return _server[1]
 
 
@@ -78,9 +78,9 @@ def store(endpoint: str, table: str) -> Iterator[DynamoDbStore]:
 
 @pytest.fixture
 def client(endpoint: str) -> Iterator[Any]:
-    made = boto3.client("dynamodb", region_name=REGION, endpoint_url=endpoint)
-    yield made
-    made.close()
+    opened = boto3.client("dynamodb", region_name=REGION, endpoint_url=endpoint)
+    yield opened
+    opened.close()
 
 
 class TestDynamoDbStore(StoreSuite):
@@ -102,17 +102,17 @@ def put(client: Any, table: str, kind: str, key: str, **texts: str) -> None:
 def test_rows_that_version_1_wrote_still_load(store: DynamoDbStore, client: Any, table: str) -> None:
     put(client, table, "table", TABLE.name, body=json.dumps(STORED["table"]), revision="r")
     put(client, table, "slot", str(SLOT), body=json.dumps(STORED["slot"]), revision="r")
-    rows = store.load(EVERYTHING)
+    rows = store.load(ALL_ROWS)
     assert (rows.tables, rows.slots) == ({TABLE.name: TABLE}, {SLOT: SLOT_ROW})
     assert store.compare_and_set(rows.tables[TABLE.name])
 
 
-def test_a_row_of_a_newer_version_is_refused_with_a_remedy(
+def test_row_of_a_newer_version_is_refused_with_a_remedy(
     store: DynamoDbStore, client: Any, table: str
 ) -> None:
     put(client, table, "table", "t", body='{"version": 2, "name": "t"}', revision="r")
     with pytest.raises(Invalid, match=r"version 2.*Upgrade"):
-        store.load(EVERYTHING)
+        store.load(ALL_ROWS)
 
 
 @pytest.mark.parametrize("texts", [{}, {"body": '{"version": 1, "name": "t"}'}, {"revision": "r"}])
@@ -121,46 +121,46 @@ def test_incomplete_item_is_reported(
 ) -> None:
     put(client, table, "table", "t", **texts)
     with pytest.raises(Invalid, match=r"item table, t of the state .* damaged.*Delete it"):
-        store.load(EVERYTHING)
+        store.load(ALL_ROWS)
 
 
 def test_item_without_a_row_is_reported(store: DynamoDbStore, client: Any, table: str) -> None:
     put(client, table, "slot", "default-0", body="{", revision="r")
     with pytest.raises(Invalid, match=r"damaged.*Delete the row"):
-        store.load(EVERYTHING)
+        store.load(ALL_ROWS)
 
 
-def test_more_rows_than_one_answer_holds_are_all_loaded(store: DynamoDbStore) -> None:
+def test_rows_of_several_pages_are_all_loaded(store: DynamoDbStore) -> None:
     heavy = "s3://bucket/" + "x" * 20_000
     names = frozenset(f"shop.t{number}" for number in range(120))
     for name in names:
         assert store.compare_and_set(TableRow(name, noticed_head=heavy))
-    assert set(store.load(EVERYTHING).tables) == names  # more than a megabyte: several pages
-    assert set(store.load(Reads(names, NO_SLOT)).tables) == names  # more than a hundred keys
+    assert set(store.load(ALL_ROWS).tables) == names  # more than a megabyte: several pages
+    assert set(store.load(RowSelection(names, NO_SLOTS)).tables) == names  # more than a hundred keys
 
 
-def test_every_read_is_a_consistent_one(store: DynamoDbStore) -> None:
+def test_every_read_is_consistent(store: DynamoDbStore) -> None:
     store.compare_and_set(TableRow("t"))
     read: list[str] = []
 
-    def see(params: dict[str, Any], model: Any, **_: object) -> None:
+    def check_consistent(params: dict[str, Any], model: Any, **_: object) -> None:
         options = [params, *params.get("RequestItems", {}).values()]
-        assert any(one.get("ConsistentRead") for one in options), model.name
+        assert any(option.get("ConsistentRead") for option in options), model.name
         read.append(model.name)
 
     events = store._items._client.meta.events
     for operation in ("GetItem", "BatchGetItem", "Query", "Scan"):
-        events.register(f"provide-client-params.dynamodb.{operation}", see)
-    store.load(EVERYTHING)
-    store.load(Reads(frozenset({"t"}), NO_SLOT))
+        events.register(f"provide-client-params.dynamodb.{operation}", check_consistent)
+    store.load(ALL_ROWS)
+    store.load(RowSelection(frozenset({"t"}), NO_SLOTS))
     store.results_since("")
     store.last_cursor()
     store.letters()
     assert set(read) == {"BatchGetItem", "Query"}
 
 
-def test_a_repeated_request_whose_first_answer_was_lost_counts_as_written(
-    store: DynamoDbStore, queue: OneAtATime
+def test_retried_write_with_a_lost_response_counts_as_written(
+    store: DynamoDbStore, application: SerializedApplication
 ) -> None:
     lost: list[str] = []
 
@@ -171,10 +171,10 @@ def test_a_repeated_request_whose_first_answer_was_lost_counts_as_written(
             return refuse("InternalServerError", 1, "500 Internal Server Error")(environ, start, answer)
         return answer()
 
-    queue.fault = lose_first_write
+    application.fault = lose_first_write
     assert store.compare_and_set(TableRow("t", dirty=1))
     assert lost
-    found = store.load(EVERYTHING).tables["t"]
+    found = store.load(ALL_ROWS).tables["t"]
     lost.clear()
     assert store.compare_and_set(TableRow("t", dirty=2, revision=found.revision))
     assert lost
@@ -194,42 +194,44 @@ def refuse(code: str, times: int, status: str = "400 Bad Request") -> Any:
     return fault
 
 
-def test_what_is_throttled_once_is_done_in_the_end(store: DynamoDbStore, queue: OneAtATime) -> None:
-    queue.fault = refuse("ProvisionedThroughputExceededException", 1)
-    assert apply(store, Noticed(1.0, "t", TERMS), POLICY).after is not None
+def test_request_throttled_once_is_retried(store: DynamoDbStore, application: SerializedApplication) -> None:
+    application.fault = refuse("ProvisionedThroughputExceededException", 1)
+    assert apply(store, Noticed(1.0, "t", OPTIONS), POLICY).new_row is not None
 
 
-def test_what_stays_throttled_is_transient(store: DynamoDbStore, queue: OneAtATime) -> None:
-    queue.fault = refuse("ThrottlingException", -1)
+def test_persistent_throttling_is_transient(store: DynamoDbStore, application: SerializedApplication) -> None:
+    application.fault = refuse("ThrottlingException", -1)
     with pytest.raises(Transient, match="ThrottlingException"):
-        store.load(EVERYTHING)
+        store.load(ALL_ROWS)
 
 
-def test_rows_that_were_left_out_are_asked_for_again(store: DynamoDbStore, queue: OneAtATime) -> None:
+def test_unprocessed_keys_are_requested_again(
+    store: DynamoDbStore, application: SerializedApplication
+) -> None:
     for name in "ab":
         store.compare_and_set(TableRow(name))
-    whole = store._items._client.batch_get_item
-    asked: list[Any] = []
+    complete = store._items._client.batch_get_item
+    requests: list[Any] = []
 
-    def half(RequestItems: Any) -> Any:  # noqa: N803 (as boto3 names it)
-        asked.append(RequestItems)
-        if len(asked) > 1:
-            return whole(RequestItems=RequestItems)
+    def answer_half(RequestItems: Any) -> Any:  # noqa: N803 (name in boto3)
+        requests.append(RequestItems)
+        if len(requests) > 1:
+            return complete(RequestItems=RequestItems)
         ((table, wanted),) = RequestItems.items()
         first, *rest = wanted["Keys"]
-        answer = whole(RequestItems={table: {**wanted, "Keys": [first]}})
+        answer = complete(RequestItems={table: {**wanted, "Keys": [first]}})
         return {**answer, "UnprocessedKeys": {table: {**wanted, "Keys": rest}}}
 
-    store._items._client.batch_get_item = half
-    assert set(store.load(Reads(frozenset("ab"), NO_SLOT)).tables) == {"a", "b"}
-    assert len(asked) == 2
+    store._items._client.batch_get_item = answer_half
+    assert set(store.load(RowSelection(frozenset("ab"), NO_SLOTS)).tables) == {"a", "b"}
+    assert len(requests) == 2
 
 
 def test_missing_table_is_reported_with_a_remedy(endpoint: str) -> None:
     with open_emulated(endpoint, "nowhere") as store:
         for request in (
-            lambda: store.load(EVERYTHING),
-            lambda: store.load(Reads(frozenset({"t"}), NO_SLOT)),
+            lambda: store.load(ALL_ROWS),
+            lambda: store.load(RowSelection(frozenset({"t"}), NO_SLOTS)),
             lambda: store.compare_and_set(SlotRow(SLOT)),
             store.letters,
         ):
@@ -256,7 +258,7 @@ def test_unreachable_endpoint_is_transient() -> None:
         open_emulated("http://127.0.0.1:1", "t", attempts=1) as store,
         pytest.raises(Transient, match=r"did not respond.*EndpointConnectionError"),
     ):
-        store.load(EVERYTHING)
+        store.load(ALL_ROWS)
 
 
 def test_missing_credentials_block(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,7 +266,7 @@ def test_missing_credentials_block(endpoint: str, monkeypatch: pytest.MonkeyPatc
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     with open_emulated(endpoint, "t") as store, pytest.raises(Invalid, match="check the credentials"):
-        store.load(EVERYTHING)
+        store.load(ALL_ROWS)
 
 
 def test_missing_region_is_a_configuration_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,9 +295,9 @@ def test_invalid_endpoint_is_a_configuration_error() -> None:
     ],
 )
 def test_failures_have_a_remedy(code: str, kind: type[Exception], words: str) -> None:
-    named = classify_error("t", ClientError({"Error": {"Code": code, "Message": "m"}}, "Query"))
-    assert type(named) is kind
-    assert words in str(named)
+    error = classify_error("t", ClientError({"Error": {"Code": code, "Message": "m"}}, "Query"))
+    assert type(error) is kind
+    assert words in str(error)
 
 
 @pytest.mark.parametrize(
@@ -312,7 +314,7 @@ def test_letter_has_a_time_to_live(store: DynamoDbStore, client: Any, table: str
     assert item["expires_at"] == {"N": str(int(100.5 + MAX_AGE_SECONDS))}
 
 
-def test_no_letter_is_read_when_one_more_comes(store: DynamoDbStore) -> None:
+def test_new_letter_is_stored_without_reading_others(store: DynamoDbStore) -> None:
     store.put_letter(new_letter("sqs", "r", 0.0, "the first one makes the index"))
 
     def refuse_to_read(params: dict[str, Any], **_: object) -> None:
@@ -340,24 +342,24 @@ def test_lost_or_damaged_index_of_letters_is_rebuilt(
     assert [letter.received_at for letter in store.letters()] == [1.0, 2.0, 3.0, 9.0]
 
 
-def test_a_result_of_many_slices_is_kept_without_the_first_ones(store: DynamoDbStore) -> None:
+def test_result_of_many_slices_is_stored_without_the_first_slices(store: DynamoDbStore) -> None:
     counts = dict.fromkeys(SliceResult.model_fields, 1) | {"seconds_by_step": {"plan": 0.1}}
     slices = tuple(SliceResult.model_validate({**counts, "snapshot_id": at}) for at in range(2000))
     result = TableResult(table="t", outcome="merged", seconds=1.0, slices=slices)
-    store.record_result(RunResult("r", 1.0, result))
+    store.record_result(TurnResult("r", 1.0, result))
     (found,) = store.results_since("").results
-    assert 0 < len(found.result.slices) < 2000
-    assert found.result.slices[-1] == slices[-1]
+    assert 0 < len(found.table_result.slices) < 2000
+    assert found.table_result.slices[-1] == slices[-1]
 
 
-def test_a_result_of_another_release_is_skipped(store: DynamoDbStore, client: Any, table: str) -> None:
+def test_result_of_another_release_is_skipped(store: DynamoDbStore, client: Any, table: str) -> None:
     item = {"kind": {"S": "result"}, "key": {"S": "00000000000000000001"}, "at": {"N": "1"}}
     client.put_item(TableName=table, Item={**item, "run_id": {"S": "r"}, "body": {"S": '{"shape": 2}'}})
     page = store.results_since("")
     assert (page.results, page.cursor) == ((), "00000000000000000001")
 
 
-def test_the_configuration_opens_it(endpoint: str, table: str, tmp_path: Path) -> None:
+def test_store_is_opened_from_the_configuration(endpoint: str, table: str, tmp_path: Path) -> None:
     from icemirror.config_file.load import load_settings
     from icemirror.stores.from_settings import open_store, read_rows
 

@@ -11,14 +11,14 @@ import httpx2
 import pytest
 
 from icemirror.errors import BadConfig, Invalid, Transient
-from icemirror.protocol.reads import EVERYTHING, NO_SLOT, Reads
+from icemirror.protocol.row_selection import ALL_ROWS, NO_SLOTS, RowSelection
 from icemirror.protocol.rows import SlotRow, TableRow
 from icemirror.result import TableResult
 from icemirror.settings.trigger import KubernetesState
 from icemirror.stores.dead_letters import new_letter
 from icemirror.stores.kubernetes import KubernetesStore, open_kubernetes_store
 from icemirror.stores.kubernetes_api import ApiCalls
-from icemirror.stores.store import RunResult
+from icemirror.stores.store import TurnResult
 from tests.processes.stores.fake_kubernetes import (
     Answer,
     FakeCluster,
@@ -75,15 +75,15 @@ def test_rows_have_readable_object_names(store: KubernetesStore, cluster: FakeCl
 def test_tables_with_similar_names_are_two_rows(store: KubernetesStore) -> None:
     for name in ("shop.a_b", "shop.a-b", "Shop.a.b", "täble", "x" * 300):
         assert store.compare_and_set(TableRow(name))
-    assert len(store.load(EVERYTHING).tables) == 5
+    assert len(store.load(ALL_ROWS).tables) == 5
 
 
-def test_many_rows_are_asked_for_at_once(store: KubernetesStore, cluster: FakeCluster) -> None:
+def test_many_rows_are_loaded_with_one_request(store: KubernetesStore, cluster: FakeCluster) -> None:
     names = frozenset(f"t{number}" for number in range(20))
     for name in (*names, "other"):
         store.compare_and_set(TableRow(name))
     cluster.requests.clear()
-    assert set(store.load(Reads(names, NO_SLOT)).tables) == names
+    assert set(store.load(RowSelection(names, NO_SLOTS)).tables) == names
     assert cluster.requests == ["GET"]
 
 
@@ -92,40 +92,40 @@ def test_rows_that_version_1_wrote_still_load(store: KubernetesStore, cluster: F
     (written,) = (name for _, name in cluster.objects)
     cluster.put(written, "table", body=json.dumps(STORED["table"]))
     cluster.put("any-slot", "slot", body=json.dumps(STORED["slot"]))
-    rows = store.load(EVERYTHING)
+    rows = store.load(ALL_ROWS)
     assert (rows.tables, rows.slots) == ({TABLE.name: TABLE}, {SLOT: SLOT_ROW})
     assert store.compare_and_set(rows.tables[TABLE.name])
 
 
-def test_a_row_of_a_newer_version_is_refused_with_a_remedy(
+def test_row_of_a_newer_version_is_refused_with_a_remedy(
     store: KubernetesStore, cluster: FakeCluster
 ) -> None:
     cluster.put("it", "table", body='{"version": 2, "name": "t"}')
     with pytest.raises(Invalid, match=r"version 2.*Upgrade"):
-        store.load(EVERYTHING)
+        store.load(ALL_ROWS)
 
 
 def test_object_without_a_row_is_reported(store: KubernetesStore, cluster: FakeCluster) -> None:
     cluster.put("hollow", "table", other="x")
     with pytest.raises(Invalid, match=r"damaged.*Delete it.*hollow"):
-        store.load(EVERYTHING)
+        store.load(ALL_ROWS)
 
 
 def test_object_with_an_invalid_row_is_reported(store: KubernetesStore, cluster: FakeCluster) -> None:
     cluster.put("torn", "slot", body="{")
     with pytest.raises(Invalid, match=r"damaged.*Delete the row"):
-        store.load(EVERYTHING)
+        store.load(ALL_ROWS)
 
 
 def test_deleted_row_cannot_be_replaced(store: KubernetesStore, cluster: FakeCluster) -> None:
     store.compare_and_set(TableRow("t", dirty=1))
-    seen = store.load(EVERYTHING).tables["t"]
+    seen = store.load(ALL_ROWS).tables["t"]
     cluster.objects.clear()
     assert not store.compare_and_set(seen)
     assert store.compare_and_set(TableRow("t", dirty=1))
 
 
-def test_a_repeated_request_whose_first_answer_was_lost_counts_as_written(
+def test_retried_write_with_a_lost_response_counts_as_written(
     store: KubernetesStore, cluster: FakeCluster
 ) -> None:
     lost: list[str] = []
@@ -139,7 +139,7 @@ def test_a_repeated_request_whose_first_answer_was_lost_counts_as_written(
 
     cluster.fault = lose_first_write
     assert store.compare_and_set(TableRow("t", covered=1))
-    found = store.load(EVERYTHING).tables["t"]
+    found = store.load(ALL_ROWS).tables["t"]
     assert lost == ["POST"]
     assert store.compare_and_set(TableRow("t", covered=2, revision=found.revision))
     assert lost == ["POST", "PUT"]
@@ -183,25 +183,25 @@ def test_failures_have_a_remedy(
 ) -> None:
     cluster.fault = refuse(code, message, -1)
     with pytest.raises(kind, match=words):
-        store.load(EVERYTHING)
+        store.load(ALL_ROWS)
 
 
 def test_invalid_response_is_transient(server: tuple[Path, FakeCluster]) -> None:
     server[1].fault = lambda method, answer: None
     with open_kubeconfig(server[0], attempts=2) as store, pytest.raises(Transient, match="did not respond"):
-        store.load(EVERYTHING)
+        store.load(ALL_ROWS)
 
 
 def test_incomplete_response_is_transient() -> None:
-    asked: list[int] = []
+    calls: list[int] = []
 
-    def half() -> object:
-        asked.append(1)
+    def incomplete_response() -> object:
+        calls.append(1)
         return httpx2.Response(200, content=b'{"kind": "ConfigMap", "data": {"bo').json()
 
     with pytest.raises(Transient, match="did not respond"):
-        ApiCalls("icemirror", attempts=3, sleep=lambda _: None)(half)
-    assert len(asked) == 3
+        ApiCalls("icemirror", attempts=3, sleep=lambda _: None)(incomplete_response)
+    assert len(calls) == 3
 
 
 def test_row_that_is_too_large_is_reported(store: KubernetesStore) -> None:
@@ -218,15 +218,15 @@ def test_missing_namespace_is_reported_with_a_remedy(server: tuple[Path, FakeClu
 
 
 def test_unreachable_server_is_transient(tmp_path: Path) -> None:
-    nobody = write_kubeconfig(tmp_path, "http://127.0.0.1:1")
+    unreachable = write_kubeconfig(tmp_path, "http://127.0.0.1:1")
     with (
-        open_kubeconfig(nobody, attempts=2) as store,
+        open_kubeconfig(unreachable, attempts=2) as store,
         pytest.raises(Transient, match=r"did not respond.*Connect"),
     ):
-        store.load(EVERYTHING)
+        store.load(ALL_ROWS)
 
 
-def test_no_letter_is_read_when_one_more_comes(
+def test_new_letter_is_stored_without_reading_others(
     store: KubernetesStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.put_letter(new_letter("sqs", "r", 0.0, "the first one makes the index"))
@@ -237,7 +237,7 @@ def test_no_letter_is_read_when_one_more_comes(
     assert [letter.received_at for letter in store.letters()] == [4.0, 5.0, 6.0, 7.0]
 
 
-def test_results_that_cannot_be_read_are_history(store: KubernetesStore, cluster: FakeCluster) -> None:
+def test_unreadable_results_are_ignored(store: KubernetesStore, cluster: FakeCluster) -> None:
     cluster.put("icemirror-results", "results", body="{")
     assert store.results_since("").results == ()
     assert store.last_cursor() == ""
@@ -246,12 +246,12 @@ def test_results_that_cannot_be_read_are_history(store: KubernetesStore, cluster
 def test_results_of_a_newer_release_are_not_changed(store: KubernetesStore, cluster: FakeCluster) -> None:
     newer = '{"version": 2, "rings": []}'
     cluster.put("icemirror-results", "results", body=newer)
-    store.record_result(RunResult("r", 1.0, TableResult(table="t", outcome="merged", seconds=1.0)))
+    store.record_result(TurnResult("r", 1.0, TableResult(table="t", outcome="merged", seconds=1.0)))
     assert cluster.objects["icemirror", "icemirror-results"]["data"]["body"] == newer
     assert store.results_since("").results == ()
 
 
-def test_a_letter_that_cannot_be_read_can_be_dropped(store: KubernetesStore, cluster: FakeCluster) -> None:
+def test_unreadable_letter_can_be_removed(store: KubernetesStore, cluster: FakeCluster) -> None:
     cluster.put("icemirror-letter-abc", "letter", body="{")
     (letter,) = store.letters()
     assert "unreadable letter" in letter.reason
@@ -259,7 +259,7 @@ def test_a_letter_that_cannot_be_read_can_be_dropped(store: KubernetesStore, clu
     assert store.letters() == ()
 
 
-def test_a_letters_id_leads_to_no_other_object(store: KubernetesStore, cluster: FakeCluster) -> None:
+def test_letter_id_cannot_address_another_object(store: KubernetesStore, cluster: FakeCluster) -> None:
     cluster.put("victim", "table", body="{}")
     assert not store.remove_letter("x/../victim")
     assert ("icemirror", "victim") in cluster.objects
@@ -271,7 +271,7 @@ def test_missing_cluster_is_a_configuration_error(tmp_path: Path, monkeypatch: p
         open_kubernetes_store(KubernetesState(type="kubernetes", namespace="icemirror"))
 
 
-def test_the_configuration_opens_it(
+def test_store_is_opened_from_the_configuration(
     server: tuple[Path, FakeCluster], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from icemirror.config_file.load import load_settings

@@ -1,4 +1,4 @@
-"""The SQLite store: conformance, and every way in which its file can be unusable."""
+"""The SQLite store: conformance, and all unusable files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from icemirror.errors import Invalid, Transient
-from icemirror.protocol.reads import EVERYTHING
+from icemirror.protocol.row_selection import ALL_ROWS
 from icemirror.protocol.rows import TableRow
 from icemirror.stores.dead_letters import new_letter
 from icemirror.stores.sqlite import LETTER_AGES, SqliteStore
@@ -50,7 +50,7 @@ def write_and_die(path: Path) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_many_processes_may_create_the_file_at_once(tmp_path: Path) -> None:
+def test_many_processes_can_create_the_file_at_once(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     path = tmp_path / "s.db"
     openers = [context.Process(target=open_and_close, args=(path,)) for _ in range(4)]
@@ -61,32 +61,32 @@ def test_many_processes_may_create_the_file_at_once(tmp_path: Path) -> None:
     assert [opener.exitcode for opener in openers] == [0] * 4
 
 
-def test_file_that_another_process_is_creating_is_ours(
+def test_file_that_another_process_is_creating_is_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, connect = tmp_path / "s.db", sqlite3.connect
 
-    class Slow(sqlite3.Connection):
+    class SlowConnection(sqlite3.Connection):
         def execute(self, *arguments: Any) -> sqlite3.Cursor:
             if arguments[0] == "PRAGMA user_version" and path.stat().st_size == 0:
                 monkeypatch.setattr(sqlite3, "connect", connect)
-                with suppress(Transient, sqlite3.OperationalError):  # it may have to wait for us
+                with suppress(Transient, sqlite3.OperationalError):  # it may have to wait for this store
                     SqliteStore(path, busy_seconds=0.1).close()
             return super().execute(*arguments)
 
-    monkeypatch.setattr(sqlite3, "connect", partial(connect, factory=Slow))
+    monkeypatch.setattr(sqlite3, "connect", partial(connect, factory=SlowConnection))
     with SqliteStore(path) as store:
         assert store.compare_and_set(TableRow("t", dirty=1))
 
 
-def test_a_killed_writer_leaves_a_usable_file(tmp_path: Path) -> None:
+def test_killed_writer_leaves_a_usable_file(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     child = multiprocessing.get_context("spawn").Process(target=write_and_die, args=(path,))
     child.start()
     child.join()
     assert child.exitcode == -signal.SIGKILL
     with SqliteStore(path) as store:
-        assert store.load(EVERYTHING).tables["t"].dirty == 1
+        assert store.load(ALL_ROWS).tables["t"].dirty == 1
 
 
 def test_file_that_is_no_database_is_reported_with_a_remedy(tmp_path: Path) -> None:
@@ -107,10 +107,10 @@ def test_damaged_database_is_reported_with_a_remedy(tmp_path: Path) -> None:
     body[4096:] = b"\xa5" * (len(body) - 4096)
     path.write_bytes(body)
     with pytest.raises(Invalid, match="Delete or move the file"), SqliteStore(path) as store:
-        store.load(EVERYTHING)
+        store.load(ALL_ROWS)
 
 
-def test_another_programs_database_is_refused(tmp_path: Path) -> None:
+def test_database_of_another_program_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "catalog.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE iceberg_tables (a)")
@@ -118,7 +118,7 @@ def test_another_programs_database_is_refused(tmp_path: Path) -> None:
         SqliteStore(path)
 
 
-def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
+def test_newer_schema_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     open_and_close(path)
     with closing(sqlite3.connect(path)) as connection:
@@ -136,10 +136,10 @@ def test_file_without_letters_gains_them_and_keeps_its_rows(tmp_path: Path) -> N
     letter = new_letter("sqs", "no such table", 1.0, "event")
     with SqliteStore(path) as store:
         store.put_letter(letter)
-        assert (store.letters(), store.load(EVERYTHING).tables["t"].dirty) == ((letter,), 1)
+        assert (store.letters(), store.load(ALL_ROWS).tables["t"].dirty) == ((letter,), 1)
 
 
-def test_the_ages_of_letters_are_read_without_the_letters(tmp_path: Path) -> None:
+def test_ages_of_letters_are_read_without_their_bodies(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     open_and_close(path)
     with closing(sqlite3.connect(path)) as connection:
@@ -150,11 +150,11 @@ def test_the_ages_of_letters_are_read_without_the_letters(tmp_path: Path) -> Non
     assert ["COVERING INDEX letters_by_age" in str(step) for step in plan] == [True]
 
 
-def test_a_database_that_stays_locked_is_transient(tmp_path: Path) -> None:
+def test_locked_database_is_transient(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     open_and_close(path)
-    with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
         with (
             SqliteStore(path, busy_seconds=0.05) as store,
             pytest.raises(Transient, match="locked by another process"),
@@ -185,9 +185,9 @@ def test_read_only_folder_is_reported(tmp_path: Path) -> None:
 def test_failures_have_a_remedy(code: int, kind: type[Exception], words: str) -> None:
     error = sqlite3.OperationalError("words of SQLite")
     error.sqlite_errorcode = code
-    named = classify_error(Path("s.db"), error)
-    assert type(named) is kind
-    assert words in str(named)
+    classified = classify_error(Path("s.db"), error)
+    assert type(classified) is kind
+    assert words in str(classified)
 
 
 def test_path_below_a_file_is_reported(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_folder_instead_of_the_file_is_reported(tmp_path: Path) -> None:
         SqliteStore(tmp_path)
 
 
-def test_a_result_of_another_release_is_skipped(tmp_path: Path) -> None:
+def test_result_of_another_release_is_skipped(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     open_and_close(path)
     with closing(sqlite3.connect(path)) as connection:
@@ -225,7 +225,7 @@ def test_rows_that_version_1_wrote_still_load(tmp_path: Path) -> None:
     put_row(path, "table", TABLE.name, json.dumps(STORED["table"]))
     put_row(path, "slot", str(SLOT_ROW.id), json.dumps(STORED["slot"]))
     with SqliteStore(path) as store:
-        rows = store.load(EVERYTHING)
+        rows = store.load(ALL_ROWS)
         assert (rows.tables, rows.slots) == ({TABLE.name: TABLE}, {SLOT_ROW.id: SLOT_ROW})
         assert store.compare_and_set(rows.tables[TABLE.name])
 
@@ -234,7 +234,7 @@ def test_rows_that_version_1_wrote_still_load(tmp_path: Path) -> None:
 def test_newer_or_damaged_row_is_reported(tmp_path: Path, body: str, words: str) -> None:
     put_row(tmp_path / "s.db", "table", "t", body)
     with SqliteStore(tmp_path / "s.db") as store, pytest.raises(Invalid, match=words):
-        store.load(EVERYTHING)
+        store.load(ALL_ROWS)
 
 
 def test_state_is_read_in_a_read_only_folder(tmp_path: Path) -> None:
@@ -243,17 +243,17 @@ def test_state_is_read_in_a_read_only_folder(tmp_path: Path) -> None:
         assert store.compare_and_set(TableRow("shop.orders", dirty=1))
         store.put_letter(new_letter("sqs", "r", 1.0, "event"))
     with SqliteStore(path, read_only=True) as store:
-        assert store.load(EVERYTHING).tables["shop.orders"].dirty == 1
+        assert store.load(ALL_ROWS).tables["shop.orders"].dirty == 1
         assert [letter.body for letter in store.letters()] == ["event"]
         with pytest.raises(Invalid, match="cannot open the state for writing"):
             store.compare_and_set(TableRow("shop.items"))
 
 
-def _read_as_nobody(path: Path) -> None:
+def _read_as_other_user(path: Path) -> None:
     if os.geteuid() == 0:
         os.setuid(65534)
     with SqliteStore(path, read_only=True) as store:
-        assert "shop.orders" in store.load(EVERYTHING).tables
+        assert "shop.orders" in store.load(ALL_ROWS).tables
 
 
 def test_state_is_read_in_a_folder_of_another_user() -> None:
@@ -264,7 +264,7 @@ def test_state_is_read_in_a_folder_of_another_user() -> None:
         (folder / "state.db").chmod(0o444)
         folder.chmod(0o555)
         child = multiprocessing.get_context("spawn").Process(
-            target=_read_as_nobody, args=(folder / "state.db",)
+            target=_read_as_other_user, args=(folder / "state.db",)
         )
         child.start()
         child.join(60)
@@ -281,16 +281,16 @@ def _replace(path: Path) -> None:
     path.with_name("new.db").replace(path)
 
 
-@pytest.mark.parametrize("befall", [Path.unlink, _move, _replace])
+@pytest.mark.parametrize("change", [Path.unlink, _move, _replace])
 def test_state_moved_or_deleted_while_in_use_is_no_longer_written(
-    tmp_path: Path, befall: Callable[[Path], None]
+    tmp_path: Path, change: Callable[[Path], None]
 ) -> None:
     path = tmp_path / "s.db"
     with SqliteStore(path) as store:
         assert store.compare_and_set(TableRow("t", dirty=1))
-        befall(path)
+        change(path)
         for request in (
-            lambda: store.load(EVERYTHING),
+            lambda: store.load(ALL_ROWS),
             lambda: store.compare_and_set(TableRow("u", dirty=1)),
             lambda: store.put_letter(new_letter("sqs", "r", 1.0, "event")),
         ):
@@ -299,15 +299,15 @@ def test_state_moved_or_deleted_while_in_use_is_no_longer_written(
 
 
 def test_moved_state_holds_all_earlier_writes_and_can_be_restored(tmp_path: Path) -> None:
-    path, aside = tmp_path / "s.db", tmp_path / "aside.db"
+    path, moved = tmp_path / "s.db", tmp_path / "aside.db"
     with SqliteStore(path) as store:
         assert store.compare_and_set(TableRow("t", paused=True))
-        path.rename(aside)
+        path.rename(moved)
         with pytest.raises(Invalid, match="moved"):
-            store.load(EVERYTHING)
-    aside.rename(path)
+            store.load(ALL_ROWS)
+    moved.rename(path)
     with SqliteStore(path) as store:
-        assert store.load(EVERYTHING).tables["t"].paused
+        assert store.load(ALL_ROWS).tables["t"].paused
 
 
 def test_write_during_a_move_does_not_count_as_written(
@@ -325,9 +325,9 @@ def test_write_during_a_move_does_not_count_as_written(
             store.compare_and_set(TableRow("t", dirty=1))
 
 
-def test_another_working_directory_is_no_other_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_working_directory_keeps_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with SqliteStore(Path("s.db")) as store:
         monkeypatch.chdir("/")
         assert store.compare_and_set(TableRow("t", dirty=1))
-        assert store.load(EVERYTHING).tables["t"].dirty == 1
+        assert store.load(ALL_ROWS).tables["t"].dirty == 1

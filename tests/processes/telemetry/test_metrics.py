@@ -8,17 +8,17 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from icemirror.telemetry import metric_names
 from icemirror.telemetry import metrics as subject
-from icemirror.telemetry import names
 from icemirror.telemetry.metrics import open_metrics
 
 
-def test_a_collector_gets_them_as_well() -> None:
-    got: list[tuple[str, bytes]] = []
+def test_metrics_are_sent_to_a_collector() -> None:
+    received: list[tuple[str, bytes]] = []
 
     class Collector(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            got.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
+            received.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
             self.send_response(200)
             self.end_headers()
 
@@ -30,42 +30,42 @@ def test_a_collector_gets_them_as_well() -> None:
         opened = open_metrics(
             project_ref="shop", environment="dev", otlp=f"http://127.0.0.1:{server.server_port}/"
         )
-        opened.count(names.TABLE_SUCCESS, table="shop.orders")
+        opened.count(metric_names.TABLE_SUCCESS, table="shop.orders")
         opened.close()
         server.shutdown()
-    ((path, body),) = got
+    ((path, body),) = received
     assert path == "/v1/metrics"
     assert b"merger_table_success" in body
     assert b"shop.orders" in body
 
 
-def test_without_the_packages_it_warns_once_and_goes_on() -> None:
+def test_missing_packages_cause_one_warning() -> None:
     script = """
 import sys
 for name in ("opentelemetry", "sentry_sdk", "prometheus_client"):
     sys.modules[name] = None
 from icemirror.telemetry.logs import configure_logs
 from icemirror.telemetry.metrics import open_metrics
-from icemirror.telemetry.names import LAUNCHES
+from icemirror.telemetry.metric_names import LAUNCHES
 configure_logs(project_ref="p", environment="e", log_format="text")
 metrics = open_metrics(project_ref="p", environment="e")
 metrics.count(LAUNCHES)
 assert metrics.exposition() is None
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("\n") == 1
-    assert "metrics disabled, install icemirror[telemetry]" in done.stderr
+    completed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stderr.count("\n") == 1
+    assert "metrics disabled, install icemirror[telemetry]" in completed.stderr
 
 
 def test_importing_telemetry_loads_neither_opentelemetry_nor_sentry() -> None:
     modules = [
         "error_results",
-        "from_settings",
+        "start_telemetry",
         "log_format",
         "logs",
         "metrics",
-        "names",
+        "metric_names",
         "redaction",
         "result_metrics",
         "sentry",
@@ -79,5 +79,5 @@ for name in {modules}:
 heavy = [m for m in sys.modules if m.split(".")[0] in ("opentelemetry", "sentry_sdk", "prometheus_client")]
 sys.exit(str(heavy) if heavy else 0)
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    completed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stderr

@@ -1,4 +1,4 @@
-"""Sentry in a process: uncaught errors, no address, no package."""
+"""Sentry in a process: uncaught errors, no DSN, no package."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ open_sentry({DSN!r}, project_ref="p", environment="e", transport=Printed())
 row = "Ann-" + "row-value"
 raise ValueError(row)
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert json.loads(done.stdout)["exception"]["values"][0]["type"] == "ValueError"
-    assert "Ann-row-value" not in done.stdout
+    completed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert completed.returncode == 1
+    assert json.loads(completed.stdout)["exception"]["values"][0]["type"] == "ValueError"
+    assert "Ann-row-value" not in completed.stdout
 
 
 @pytest.mark.parametrize("dsn", [None, ""])
-def test_without_an_address_nothing_is_loaded_or_sent(dsn: str | None) -> None:
+def test_missing_dsn_loads_and_sends_nothing(dsn: str | None) -> None:
     script = f"""
 import sys
 from icemirror.telemetry.sentry import open_sentry
@@ -42,7 +42,7 @@ sys.exit("sentry_sdk" in sys.modules)
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
-def test_without_the_package_it_warns_and_goes_on() -> None:
+def test_missing_package_causes_a_warning() -> None:
     script = f"""
 import sys
 sys.modules["sentry_sdk"] = None
@@ -51,6 +51,6 @@ from icemirror.telemetry.sentry import open_sentry
 configure_logs(project_ref="p", environment="e", log_format="text")
 open_sentry({DSN!r}, project_ref="p", environment="e")(ValueError("x"))
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.returncode == 0
-    assert "Sentry disabled, install icemirror[telemetry]" in done.stderr
+    completed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert completed.returncode == 0
+    assert "Sentry disabled, install icemirror[telemetry]" in completed.stderr

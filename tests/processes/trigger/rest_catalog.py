@@ -21,7 +21,7 @@ class RestCatalog:
         self.fails_with: int | None = None
         self.etags = False
         self.page_size = 100
-        self.circle: int | None = None
+        self.loops_at: int | None = None
         self.requests: list[str] = []
         self.forms: list[dict[str, list[str]]] = []
         self.headers: list[dict[str, str]] = []
@@ -53,9 +53,9 @@ class RestCatalog:
         if not name:
             names = sorted(table for levels, table in self.tables if levels == namespace)
             at = int((parse_qs(query).get("pageToken") or ["0"])[0])
-            page = [{"namespace": namespace, "name": one} for one in names[at : at + self.page_size]]
+            page = [{"namespace": namespace, "name": table} for table in names[at : at + self.page_size]]
             more = str(at + self.page_size) if at + self.page_size < len(names) else None
-            more = "2" if at == self.circle else more
+            more = "2" if at == self.loops_at else more
             return (200, {"identifiers": page, "next-page-token": more}, "") if names else (404, {}, "")
         location = self.tables.get((namespace, name))
         if location is None:

@@ -28,21 +28,21 @@ class Server:
 
 @contextmanager
 def serving(respond: Respond) -> Iterator[Server]:
-    recorded = Server(respond)
+    server = Server(respond)
 
     class Handler(BaseHTTPRequestHandler):
         def _reply(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            recorded.requests.append((self.command, self.path, dict(self.headers)))
-            recorded.respond(self)
+            server.requests.append((self.command, self.path, dict(self.headers)))
+            server.respond(self)
 
         do_GET = do_POST = _reply  # noqa: N815
 
         def log_message(self, *_: object) -> None:
             pass
 
-    with running_server(Handler) as recorded.url:
-        yield recorded
+    with running_server(Handler) as server.url:
+        yield server
 
 
 def reply(status: int, body: bytes = b"{}", **headers: str) -> Respond:
@@ -74,11 +74,11 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_redirect_within_the_origin_is_followed_with_the_token(status: int) -> None:
     with serving(reply(200, b'{"a": 1}', ETag='"1"')) as server:
 
-        def once(handler: BaseHTTPRequestHandler) -> None:
+        def redirect_once(handler: BaseHTTPRequestHandler) -> None:
             server.respond = reply(200, b'{"a": 1}', ETag='"1"')
             redirect("/moved", status)(handler)
 
-        server.respond = once
+        server.respond = redirect_once
         answer = send_request(f"{server.url}/v1/config", TOKEN)
     assert (answer.json(), answer.etag) == ({"a": 1}, '"1"')
     assert [(path, headers["Authorization"]) for _, path, headers in server.requests] == [
@@ -152,13 +152,13 @@ def test_truncated_answer_is_an_error() -> None:
 
 def test_silent_server_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "_TIMEOUT_SECONDS", 0.2)
-    http._pool.cache_clear()
+    http._open_pool.cache_clear()
     with socket.create_server(("127.0.0.1", 0)) as silent:
         began = time.monotonic()
         with pytest.raises(HttpError, match="timed out") as failed:
             send_request(f"http://127.0.0.1:{silent.getsockname()[1]}", {})
         assert time.monotonic() - began < 5.0
-    http._pool.cache_clear()
+    http._open_pool.cache_clear()
     assert failed.value.status == 0
 
 
@@ -168,7 +168,7 @@ def test_body_that_is_not_a_json_object_is_an_error(body: bytes) -> None:
         send_request(server.url, {}).json()
 
 
-def test_proxy_of_the_environment_is_used_with_its_login(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proxy_of_the_environment_is_used_with_its_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(reply(200)) as proxy:
         monkeypatch.setenv("http_proxy", proxy.url.replace("http://", "http://me:p%40ss@"))
         send_request("http://catalog.invalid/v1/config", {})

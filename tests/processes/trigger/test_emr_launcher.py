@@ -1,4 +1,4 @@
-"""Requests to EMR Serverless by boto3's client, on moto."""
+"""Requests to EMR Serverless with the client of boto3, on moto."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tests.unit.trigger.launchers.launcher_suite import NEXT, REQUEST
 from trigger.launchers.emr_serverless import EmrServerlessLauncher, open_emr_serverless
 
 
-def test_boto3s_own_client_sends_the_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A launch on moto, which ignores tokens and ends every run at once: states are not asserted."""
+def test_boto3_client_sends_the_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """moto ignores tokens and ends every run at once, so states are not asserted."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "emulated")
     with mock_aws():
         settings, job = for_emr(tmp_path)
         client = open_emr_serverless(settings, job)._client
-        made = client.create_application(releaseLabel="emr-7.9.0", type="SPARK")
-        settings = settings.model_copy(update={"application_id": made["applicationId"]})
+        application = client.create_application(releaseLabel="emr-7.9.0", type="SPARK")
+        settings = settings.model_copy(update={"application_id": application["applicationId"]})
         launcher = EmrServerlessLauncher(client, settings, job)
         run_id = launcher.launch(REQUEST)
         assert launcher.find(REQUEST.token) == run_id

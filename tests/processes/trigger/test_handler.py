@@ -17,7 +17,7 @@ from moto import mock_aws
 
 from icemirror.config_file.packing import pack_config
 from icemirror.errors import IcemirrorError, Transient
-from icemirror.protocol.reads import EVERYTHING
+from icemirror.protocol.row_selection import ALL_ROWS
 from icemirror.protocol.rows import Rows
 from icemirror.stores.from_settings import open_store
 from icemirror.stores.store import Store
@@ -26,7 +26,8 @@ from tests.unit.trigger.scene import Scene
 from tests.unit.trigger.sources.test_sources import event
 from trigger import handler as module
 from trigger import wiring
-from trigger.dispatch import fleet as fleets
+from trigger.dispatch import dispatcher as dispatchers
+from trigger.dispatch.ingest import NotStored
 from trigger.sources.kafka_records import decode_lambda_records
 from trigger.tables import registry
 
@@ -46,8 +47,8 @@ class Cloud:
         arn = self.sqs.get_queue_attributes(QueueUrl=self.queue, AttributeNames=["QueueArn"])["Attributes"][
             "QueueArn"
         ]
-        told = {"QueueConfigurations": [{"QueueArn": arn, "Events": ["s3:ObjectCreated:*"]}]}
-        self.s3.put_bucket_notification_configuration(Bucket="lake", NotificationConfiguration=told)
+        notifications = {"QueueConfigurations": [{"QueueArn": arn, "Events": ["s3:ObjectCreated:*"]}]}
+        self.s3.put_bucket_notification_configuration(Bucket="lake", NotificationConfiguration=notifications)
         self.sqs.purge_queue(QueueUrl=self.queue)
         boto3.client("dynamodb").create_table(
             TableName="icemirror",
@@ -67,12 +68,12 @@ class Cloud:
         )
         monkeypatch.setattr(registry, "open_head_source", lambda properties, name: self.catalog)
         monkeypatch.setattr(wiring, "open_launcher", lambda *_: self.launcher)
-        given = settings(
+        config = settings(
             folder, state="{type: dynamodb, table: icemirror}", quiet_period="0s",
             launcher="{type: emr-serverless, application_id: a, execution_role_arn: 'arn:x', entry_point: 's3://x/y'}",
         )  # fmt: skip
-        monkeypatch.setenv("ICEMIRROR_CONFIG", str(given.source_path))
-        self.store: Store = open_store(given)
+        monkeypatch.setenv("ICEMIRROR_CONFIG", str(config.source_path))
+        self.store: Store = open_store(config)
 
     def put(self, key: str) -> None:
         self.s3.put_object(Bucket="lake", Key=key, Body=b"{}")
@@ -81,30 +82,30 @@ class Cloud:
         self.sqs.send_message(QueueUrl=self.queue, MessageBody=body)
 
     def poll(self) -> tuple[dict[str, Any], list[str]]:
-        """Pass one batch to the handler and delete what did not fail, like Lambda; return answer and failed bodies."""
-        got = self.sqs.receive_message(
+        """Pass one batch to the handler and delete the messages that did not fail, like Lambda."""
+        messages = self.sqs.receive_message(
             QueueUrl=self.queue,
             MaxNumberOfMessages=10,
             MessageSystemAttributeNames=["ApproximateReceiveCount"],
         ).get("Messages", [])
         records = [
             {
-                "messageId": one["MessageId"],
-                "body": one["Body"],
-                "attributes": one["Attributes"],
+                "messageId": message["MessageId"],
+                "body": message["Body"],
+                "attributes": message["Attributes"],
                 "eventSource": "aws:sqs",
             }
-            for one in got
+            for message in messages
         ]
         answer = module.handler({"Records": records}, object())
-        failed = {one["itemIdentifier"] for one in answer["batchItemFailures"]}
-        for one in got:
-            if one["MessageId"] not in failed:
-                self.sqs.delete_message(QueueUrl=self.queue, ReceiptHandle=one["ReceiptHandle"])
-        return answer, [one["Body"] for one in got if one["MessageId"] in failed]
+        failed = {failure["itemIdentifier"] for failure in answer["batchItemFailures"]}
+        for message in messages:
+            if message["MessageId"] not in failed:
+                self.sqs.delete_message(QueueUrl=self.queue, ReceiptHandle=message["ReceiptHandle"])
+        return answer, [message["Body"] for message in messages if message["MessageId"] in failed]
 
     def rows(self) -> Rows:
-        return self.store.load(EVERYTHING)
+        return self.store.load(ALL_ROWS)
 
 
 @pytest.fixture
@@ -118,14 +119,14 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
     handlers = logging.getLogger().handlers[:]
     with mock_aws():
         yield Cloud(tmp_path, monkeypatch)
-    if module._function.cache_info().currsize:
-        module._function().ingest.fleet.registry.close()
-    for cached in (module._function, module._settings, module._report):
+    if module._open_function.cache_info().currsize:
+        module._open_function().ingest.dispatcher.registry.close()
+    for cached in (module._open_function, module._load_settings, module._open_report):
         cached.cache_clear()
     logging.getLogger().handlers[:] = handlers
 
 
-def test_an_object_in_s3_becomes_a_row_in_dynamodb_and_a_launch(cloud: Cloud) -> None:
+def test_s3_object_becomes_a_row_in_dynamodb_and_a_launch(cloud: Cloud) -> None:
     cloud.put("shop/orders_changelog/data/00000-a.parquet")
     cloud.put("shop/orders_changelog/metadata/00002-b.metadata.json")
     assert cloud.poll() == ({"batchItemFailures": []}, [])
@@ -134,38 +135,38 @@ def test_an_object_in_s3_becomes_a_row_in_dynamodb_and_a_launch(cloud: Cloud) ->
     cloud.put("shop/orders_changelog/metadata/00003-c.metadata.json")
     cloud.poll()
     assert cloud.rows().tables[ORDERS].dirty == 2
-    assert len(cloud.launcher.launches) == 1, "the worker that was launched takes it"
+    assert len(cloud.launcher.launches) == 1, "the launched worker merges it"
 
 
-def test_poison_in_the_middle_of_a_batch_fails_alone_and_ends_as_a_dead_letter(cloud: Cloud) -> None:
+def test_malformed_message_fails_alone_and_becomes_a_dead_letter(cloud: Cloud) -> None:
     good = event("glue_update_table").decode().replace("raw", "shop")
     for body in (good, "poison", good):
         cloud.send(body)
     assert cloud.poll()[1] == ["poison"]
     assert cloud.rows().tables[ORDERS].dirty == 1
-    assert cloud.poll()[1] == ["poison"], "the queue's own dead-letter queue may take it first"
+    assert cloud.poll()[1] == ["poison"], "the dead-letter queue of SQS may receive it first"
     assert cloud.store.letters() == ()
     assert cloud.poll()[1] == []
     assert [(letter.source, letter.body) for letter in cloud.store.letters()] == [("sqs", "poison")]
     assert not cloud.sqs.receive_message(QueueUrl=cloud.queue).get("Messages")
 
 
-def test_object_of_an_unregistered_table_is_acknowledged_without_trace(cloud: Cloud) -> None:
+def test_object_of_an_unregistered_table_is_acknowledged_and_ignored(cloud: Cloud) -> None:
     cloud.put("shop/orders/metadata/00002-b.metadata.json")
     assert cloud.poll() == ({"batchItemFailures": []}, [])
     assert not cloud.rows().tables
     assert cloud.store.letters() == ()
 
 
-def test_messages_are_delivered_again_while_the_state_does_not_answer(
+def test_messages_are_redelivered_while_the_state_is_unreachable(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cloud.put("shop/orders_changelog/metadata/00002-b.metadata.json")
 
-    def silent(*_: object) -> None:
+    def fail(*_: object) -> None:
         raise Transient("throttled")
 
-    monkeypatch.setattr("trigger.dispatch.ingest.apply", silent)
+    monkeypatch.setattr("trigger.dispatch.ingest.apply", fail)
     assert len(cloud.poll()[1]) == 1
     monkeypatch.undo()
     cloud.poll()
@@ -180,8 +181,8 @@ def test_failed_launch_does_not_redeliver_messages(cloud: Cloud) -> None:
 
 
 def test_eventbridge_event_is_ingested(cloud: Cloud) -> None:
-    told = json.loads(event("glue_update_table").decode().replace("raw", "shop"))
-    assert module.handler(told, None) == {"tables": [ORDERS]}
+    update = json.loads(event("glue_update_table").decode().replace("raw", "shop"))
+    assert module.handler(update, None) == {"tables": [ORDERS]}
     assert len(cloud.launcher.launches) == 1
     assert module.handler({"source": "aws.ec2", "detail-type": "x"}, None) == {"tables": []}
     assert [letter.source for letter in cloud.store.letters()] == ["eventbridge"]
@@ -197,30 +198,30 @@ def test_scheduled_event_sweeps(cloud: Cloud, scheduled: dict[str, str]) -> None
 
 
 def test_clients_are_created_once(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[object] = []
+    created: list[object] = []
     real = boto3.session.Session.client
 
-    def client(*given: Any, **named: Any) -> Any:
-        made.append(given)
-        return real(*given, **named)
+    def client(*arguments: Any, **named: Any) -> Any:
+        created.append(arguments)
+        return real(*arguments, **named)
 
     monkeypatch.setattr(boto3.session.Session, "client", client)
     for _ in range(3):
         module.handler({"icemirror": "sweep"}, None)
-    assert len(made) <= 1
+    assert len(created) <= 1
 
 
-def test_remaining_time_is_the_runtimes(cloud: Cloud) -> None:
+def test_remaining_time_is_that_of_the_lambda_runtime(cloud: Cloud) -> None:
     class Short:
         def get_remaining_time_in_millis(self) -> int:
             return 6000
 
-    assert module._seconds_left(Short()) == 6.0
-    assert module._seconds_left(object()) == 900.0
+    assert module._invocation_seconds(Short()) == 6.0
+    assert module._invocation_seconds(object()) == 900.0
 
 
-def function_of(scene: Scene) -> module.LambdaFunction:
-    """The function on the scene's clock, in which only waiting takes time."""
+def lambda_function(scene: Scene) -> module.LambdaFunction:
+    """Return the function with the scene's clock, which only sleeping advances."""
 
     def sleep(seconds: float) -> None:
         scene.now += seconds
@@ -231,7 +232,7 @@ def function_of(scene: Scene) -> module.LambdaFunction:
 @pytest.mark.parametrize(("seconds_left", "launches"), [(6.9, 0), (7.1, 1)])
 def test_function_does_not_wait_beyond_its_deadline(scene: Scene, seconds_left: float, launches: int) -> None:
     began = scene.now
-    function_of(scene).handle({"table": "shop.orders_changelog"}, seconds_left)
+    lambda_function(scene).handle({"table": "shop.orders_changelog"}, seconds_left)
     assert len(scene.launcher.launches) == launches
     assert scene.now - began <= seconds_left - 5.0
 
@@ -242,29 +243,29 @@ def test_time_spent_on_polling_heads_is_not_available_for_waiting(scene: Scene) 
 
     scene.catalogs[None].before = slow
     began = scene.now
-    function_of(scene).handle({"icemirror": "sweep"}, 26.0)
+    lambda_function(scene).handle({"icemirror": "sweep"}, 26.0)
     assert scene.now - began <= 21.0
-    assert scene.launcher.launches == [], "the quiet period is longer than what was left"
+    assert scene.launcher.launches == [], "the quiet period is longer than the remaining time"
 
 
 def test_polling_heads_takes_at_most_twenty_seconds(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[float] = []
+    timeouts: list[float] = []
 
     def refresh(patience_seconds: float) -> None:
-        given.append(patience_seconds)
+        timeouts.append(patience_seconds)
 
     def heads(patience_seconds: float) -> dict[str, str]:
-        given.append(patience_seconds)
+        timeouts.append(patience_seconds)
         return {}
 
-    monkeypatch.setattr(scene.fleet.registry, "refresh", refresh)
-    monkeypatch.setattr(scene.fleet.registry, "poll_heads", heads)
+    monkeypatch.setattr(scene.dispatcher.registry, "refresh", refresh)
+    monkeypatch.setattr(scene.dispatcher.registry, "poll_heads", heads)
     for seconds_left in (900.0, 15.0, 1.0):
-        function_of(scene).handle({"icemirror": "sweep"}, seconds_left)
-    assert given == [20.0, 20.0, 10.0, 10.0, 0.0, 0.0]
+        lambda_function(scene).handle({"icemirror": "sweep"}, seconds_left)
+    assert timeouts == [20.0, 20.0, 10.0, 10.0, 0.0, 0.0]
 
 
-def test_a_cold_start_that_fails_is_logged_and_raised(
+def test_failed_cold_start_is_logged_and_raised(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("ICEMIRROR_CONFIG", "/nowhere.yaml")
@@ -273,66 +274,66 @@ def test_a_cold_start_that_fails_is_logged_and_raised(
     assert "invocation failed" in caplog.text
 
 
-def test_a_cold_start_that_fails_after_the_configuration_is_reported(
+def test_cold_start_that_fails_after_loading_the_configuration_is_reported(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*_: object) -> None:
+    def fail(*_: object) -> None:
         raise Transient("DynamoDB is unreachable")
 
-    told: list[BaseException] = []
-    monkeypatch.setattr("icemirror.stores.from_settings.open_store", broken)
-    monkeypatch.setattr(module, "open_report", lambda settings: told.append)
+    reported: list[BaseException] = []
+    monkeypatch.setattr("icemirror.stores.from_settings.open_store", fail)
+    monkeypatch.setattr(module, "open_report", lambda settings: reported.append)
     with pytest.raises(Transient):
         module.handler({"icemirror": "sweep"}, None)
-    assert [str(error) for error in told] == ["DynamoDB is unreachable"]
+    assert [str(error) for error in reported] == ["DynamoDB is unreachable"]
 
 
-def test_a_failure_of_the_function_itself_is_raised_for_lambda_to_retry(
-    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(*_: object) -> None:
+def test_failed_sweep_is_raised_for_lambda_to_retry(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
         raise Transient("throttled")
 
-    monkeypatch.setattr(fleets, "apply", broken)
+    monkeypatch.setattr(dispatchers, "apply", fail)
     with pytest.raises(Transient):
         module.handler({"icemirror": "sweep"}, None)
 
 
-def of_kafka(*records: dict[str, Any]) -> dict[str, Any]:
+def kafka_event(*records: dict[str, Any]) -> dict[str, Any]:
     return {"eventSource": "aws:kafka", "records": {"catalog-events-0": list(records)}}
 
 
-def test_kafka_records_are_ingested_and_poison_becomes_dead_letters(cloud: Cloud) -> None:
-    told = {"value": base64.b64encode(b'{"table": "shop.orders_changelog"}').decode(), "headers": []}
+def test_kafka_records_are_ingested_and_malformed_ones_become_dead_letters(cloud: Cloud) -> None:
+    record = {"value": base64.b64encode(b'{"table": "shop.orders_changelog"}').decode(), "headers": []}
     poison = {"value": base64.b64encode(b"poison").decode()}
-    answer = module.handler(of_kafka(told, poison, {"value": None, "headers": []}, {"value": "%"}), object())
+    answer = module.handler(
+        kafka_event(record, poison, {"value": None, "headers": []}, {"value": "%"}), object()
+    )
     assert answer == {"tables": [ORDERS]}
     assert cloud.rows().tables[ORDERS].dirty == 1
     assert {letter.source for letter in cloud.store.letters()} == {"kafka"}
     assert {letter.body for letter in cloud.store.letters()} == {"poison", "%"}
 
 
-def test_records_that_could_not_be_stored_are_delivered_again(
-    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told = {"value": base64.b64encode(b'{"table": "shop.orders_changelog"}').decode()}
+def test_unstored_records_are_redelivered(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = {"value": base64.b64encode(b'{"table": "shop.orders_changelog"}').decode()}
     module.handler({"icemirror": "sweep"}, object())
     monkeypatch.setattr(
-        module._function().ingest, "accept", lambda bodies: [Transient("no answer") for _ in bodies]
+        module._open_function().ingest,
+        "accept",
+        lambda bodies: [NotStored(Transient("no answer")) for _ in bodies],
     )
     with pytest.raises(Transient):
-        module.handler(of_kafka(told), object())
+        module.handler(kafka_event(record), object())
 
 
-def test_a_cloud_event_in_headers_is_one_event() -> None:
+def test_cloud_event_in_kafka_headers_is_decoded() -> None:
     headers = [
         {name: list(value.encode())}
         for name, value in (("ce_specversion", "1.0"), ("ce_type", "updateTable"), ("ce_source", "é"))
     ]
     signed = [
         {name: [number - 256 if number > 127 else number for number in numbers]}
-        for one in headers
-        for name, numbers in one.items()
+        for header in headers
+        for name, numbers in header.items()
     ]
     (body,) = decode_lambda_records({"t-0": [{"value": base64.b64encode(b"{}").decode(), "headers": signed}]})
     assert json.loads(body) == {"specversion": "1.0", "type": "updateTable", "source": "é", "data": {}}
@@ -340,18 +341,20 @@ def test_a_cloud_event_in_headers_is_one_event() -> None:
 
 def test_sweep_logs_a_summary_of_all_tables(cloud: Cloud, capfd: pytest.CaptureFixture[str]) -> None:
     module.handler({"icemirror": "sweep"}, object())
-    (told,) = [
-        one for line in capfd.readouterr().err.splitlines() if (one := json.loads(line))["event"] == "swept"
+    (summary,) = [
+        entry
+        for line in capfd.readouterr().err.splitlines()
+        if (entry := json.loads(line))["event"] == "swept"
     ]
-    assert (told["tables"], told["waiting"], told["quarantined"]) == (2, 2, 0)
-    assert 0 <= told["lag_seconds"] < 60
+    assert (summary["tables"], summary["waiting"], summary["quarantined"]) == (2, 2, 0)
+    assert 0 <= summary["lag_seconds"] < 60
 
 
-def test_the_configuration_may_be_in_the_environment(
+def test_configuration_is_read_from_the_environment(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    given = Path(os.environ["ICEMIRROR_CONFIG"]).read_text()
+    config = Path(os.environ["ICEMIRROR_CONFIG"]).read_text()
     monkeypatch.delenv("ICEMIRROR_CONFIG")
-    monkeypatch.setenv("ICEMIRROR_CONFIG_PACKED", pack_config(given))
+    monkeypatch.setenv("ICEMIRROR_CONFIG_PACKED", pack_config(config))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     assert ORDERS in module.handler({"icemirror": "sweep"}, object())["tables"]

@@ -1,4 +1,4 @@
-"""A worker's heartbeat continues regardless of the state's answers."""
+"""A worker's heartbeat continues after invalid responses of the state."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def test_unexpected_answer_does_not_stop_the_heartbeat(
     beats: list[int] = []
     enough = threading.Event()
 
-    def half_an_answer(*_: Any) -> None:
+    def incomplete_answer(*_: Any) -> None:
         beats.append(1)
         if len(beats) == 3:
             enough.set()
         raise json.JSONDecodeError("half an answer", "", 0)
 
-    monkeypatch.setattr(module, "apply", half_an_answer)
-    store: Any = None  # never asked
+    monkeypatch.setattr(module, "apply", incomplete_answer)
+    store: Any = None  # never used
     with HeartbeatThread(ME, store, Policy(lease_seconds=0.04), time.time, 3600.0) as heart:
         assert enough.wait(10.0)
     assert not heart.slot_lost

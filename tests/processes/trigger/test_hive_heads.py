@@ -44,7 +44,7 @@ def heads_of(*uris: str, **properties: str) -> HiveHeads:
     return found
 
 
-def test_the_head_is_a_parameter_of_the_table(hive: Metastore) -> None:
+def test_head_is_a_parameter_of_the_table(hive: Metastore) -> None:
     heads = heads_of(hive.uri)
     for _ in range(2):
         found = heads.load_heads([ORDERS, MISSING])
@@ -52,21 +52,19 @@ def test_the_head_is_a_parameter_of_the_table(hive: Metastore) -> None:
         assert "no changelog raw.nothing in the Hive Metastore" in str(found[MISSING])
 
 
-def test_missing_database_hides_no_other(hive4: Metastore) -> None:
-    elsewhere, deep = TableId.parse("nowhere.orders"), TableId.parse("raw.deep.orders")
-    found = heads_of(hive4.uri).load_heads([elsewhere, deep, ORDERS])
+def test_missing_database_does_not_hide_others(hive4: Metastore) -> None:
+    other_database, nested = TableId.parse("nowhere.orders"), TableId.parse("raw.deep.orders")
+    found = heads_of(hive4.uri).load_heads([other_database, nested, ORDERS])
     assert found[ORDERS] == "s3://b/m1.json"
-    assert "there is no changelog" in str(found[elsewhere])
-    assert "there is no changelog" in str(found[deep])
+    assert "there is no changelog" in str(found[other_database])
+    assert "there is no changelog" in str(found[nested])
 
 
-def test_a_database_that_the_metastore_fails_on_hides_no_other(
-    hive4: Metastore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    right = hive4.get_table_objects_by_name
+def test_failing_database_does_not_hide_others(hive4: Metastore, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = hive4.get_table_objects_by_name
 
     def fail(dbname: str, tbl_names: list[str]) -> list[Any]:
-        return right(dbname, tbl_names) if dbname == "raw" else 1 / 0  # type: ignore[return-value]
+        return original(dbname, tbl_names) if dbname == "raw" else 1 / 0  # type: ignore[return-value]
 
     monkeypatch.setattr(hive4, "get_table_objects_by_name", fail)
     broken = TableId.parse("broken.orders")
@@ -75,16 +73,16 @@ def test_a_database_that_the_metastore_fails_on_hides_no_other(
     assert isinstance(found[broken], Transient)
 
 
-def test_many_tables_are_a_few_calls(hive4: Metastore) -> None:
+def test_many_tables_need_few_calls(hive4: Metastore) -> None:
     for at in range(250):
         hive4.add("raw", f"t{at}", f"m{at}")
     hive4.columns = 200
     found = heads_of(hive4.uri).load_heads([TableId.parse(f"raw.t{at}") for at in range(250)])
     assert list(found.values()) == [f"m{at}" for at in range(250)]
-    assert len(hive4.asked) == 3
+    assert len(hive4.calls) == 3
 
 
-def test_a_name_is_found_in_capital_letters_too(hive4: Metastore) -> None:
+def test_table_names_are_case_insensitive(hive4: Metastore) -> None:
     table = TableId.parse("Raw.Orders")
     assert heads_of(hive4.uri).load_heads([table]) == {table: "s3://b/m1.json"}
 
@@ -103,7 +101,7 @@ def test_table_that_is_not_iceberg_is_invalid_and_not_listed(hive: Metastore) ->
     assert heads.list_tables("nowhere") == ()
 
 
-def test_a_skewed_table_hides_no_other(hive: Metastore) -> None:
+def test_skewed_table_does_not_hide_other_tables(hive: Metastore) -> None:
     hive.add_skewed("raw", "clicks")
     heads = heads_of(hive.uri)
     assert heads.load_heads([ORDERS]) == {ORDERS: "s3://b/m1.json"}
@@ -112,11 +110,11 @@ def test_a_skewed_table_hides_no_other(hive: Metastore) -> None:
 
 def test_refusal_is_invalid_and_other_failures_are_transient(hive4: Metastore) -> None:
     heads = heads_of(hive4.uri)
-    hive4.says = MetaException("Got exception: AccessControlException Permission denied: user=me\n\tat x.y")
+    hive4.error = MetaException("Got exception: AccessControlException Permission denied: user=me\n\tat x.y")
     refused = heads.load_heads([ORDERS])[ORDERS]
     assert isinstance(refused, Invalid)
     assert "\n" not in str(refused)
-    hive4.says = MetaException("the database is down")
+    hive4.error = MetaException("the database is down")
     assert isinstance(heads.load_heads([ORDERS])[ORDERS], Transient)
     with pytest.raises(Transient, match="the database is down"):
         heads.list_tables("raw")
@@ -125,7 +123,9 @@ def test_refusal_is_invalid_and_other_failures_are_transient(hive4: Metastore) -
 def test_next_metastore_is_used_if_one_is_silent(hive4: Metastore) -> None:
     heads = heads_of(DEAD, hive4.uri)
     assert heads.load_heads([ORDERS])[ORDERS] == "s3://b/m1.json"
-    assert heads._addresses[0] == ("127.0.0.1", hive4.port), "the one that answered comes first from now on"
+    assert heads._addresses[0] == ("127.0.0.1", hive4.port), (
+        "the metastore that responded is tried first from now on"
+    )
     with pytest.raises(Transient, match=r"did not respond.*127.0.0.1:9"):
         heads_of(DEAD, DEAD).load_heads([ORDERS])
 
@@ -135,7 +135,7 @@ def test_user_is_sent_before_other_calls(hive4: Metastore) -> None:
     assert hive4.users == [("etl", ["lake"])]
 
 
-def test_the_type_follows_from_the_address(hive4: Metastore) -> None:
+def test_catalog_type_is_derived_from_the_uri(hive4: Metastore) -> None:
     assert open_head_source({"uri": hive4.uri}).list_tables("raw") == ("orders",)
 
 
@@ -159,7 +159,7 @@ def test_unsupported_catalog_is_refused_when_opened(given: dict[str, str], words
 def _trickle(stream: socket.socket) -> None:
     with suppress(OSError), stream:
         stream.sendall(struct.pack(">IIi", 0x80010002, 0, 0))
-        while True:  # fields of an answer, one after the other, for ever
+        while True:  # fields of an answer, without end
             stream.sendall(struct.pack(">bhb", 3, 1, 7))
             time.sleep(0.01)
 
@@ -177,13 +177,13 @@ def _nest(stream: socket.socket) -> None:
         time.sleep(1)
 
 
-def _say(answer: bytes) -> Callable[[socket.socket], None]:
-    def say(stream: socket.socket) -> None:
+def _send(answer: bytes) -> Callable[[socket.socket], None]:
+    def send(stream: socket.socket) -> None:
         with suppress(OSError), stream:
             stream.recv(1 << 16)
             stream.sendall(answer)
 
-    return say
+    return send
 
 
 @pytest.mark.parametrize(
@@ -192,10 +192,10 @@ def _say(answer: bytes) -> Callable[[socket.socket], None]:
         (_trickle, "no complete response within"),
         (_flood, "larger than 1 MB"),
         (_nest, "at depth"),
-        (_say(b""), "closed"),
-        (_say(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "does not use Thrift"),
-        (_say(struct.pack(">IIi", 0x80010002, 0, 0) + b"\0"), "unexpected type of response"),
-        (_say(struct.pack(">IiiB", 0x80010002, -5, 0, 0)), "or not Thrift"),
+        (_send(b""), "closed"),
+        (_send(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "does not use Thrift"),
+        (_send(struct.pack(">IIi", 0x80010002, 0, 0) + b"\0"), "unexpected type of response"),
+        (_send(struct.pack(">IiiB", 0x80010002, -5, 0, 0)), "or not Thrift"),
     ],
 )
 def test_invalid_answer_is_transient_and_bounded(

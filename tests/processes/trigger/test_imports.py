@@ -1,4 +1,4 @@
-"""The trigger stays light: what it imports at start."""
+"""The trigger imports no heavy module at start."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ print(*sorted({name.partition(".")[0] for name in sys.modules}))
 """
 
 
-def test_the_trigger_loads_nothing_heavy() -> None:
+def test_trigger_loads_no_heavy_module() -> None:
     loaded = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
     assert set(loaded.stdout.split()).isdisjoint(HEAVY)

@@ -8,38 +8,38 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from icemirror.errors import Transient
-from tests.unit.trigger.dispatch.test_fleet import ORDERS
+from tests.unit.trigger.dispatch.test_dispatcher import ORDERS
 from tests.unit.trigger.scene import Scene
 from tests.unit.trigger.sources.test_sources import s3_event
-from trigger.dispatch.ingest import Accepted
+from trigger.dispatch.ingest import Accepted, NotStored
 from trigger.sources.refusal import RefusalReason
 
-BY_PLACE = s3_event("shop/orders_changelog/metadata/00002-b.metadata.json")
+BY_LOCATION = s3_event("shop/orders_changelog/metadata/00002-b.metadata.json")
 
 
-def test_location_is_delivered_again_while_a_catalog_is_unreachable(scene: Scene) -> None:
+def test_location_hint_is_redelivered_while_a_catalog_is_unreachable(scene: Scene) -> None:
     foreign = s3_event("x/metadata/1.metadata.json", "other")
     scene.catalogs[None].error = Transient("away")
-    for body in (BY_PLACE, foreign):
+    for body in (BY_LOCATION, foreign):
         (outcome,) = scene.ingest.accept([body])
-        assert isinstance(outcome, Transient)
+        assert isinstance(outcome, NotStored)
     scene.catalogs[None].error = None
     scene.now += 31.0
-    time.sleep(1.1)  # a catalog that failed is asked again after a second
-    assert scene.ingest.accept([BY_PLACE]) == [Accepted(frozenset({ORDERS}))]
+    time.sleep(1.1)  # a failed catalog is queried again after a second
+    assert scene.ingest.accept([BY_LOCATION]) == [Accepted(frozenset({ORDERS}))]
     assert scene.refusal(foreign) is RefusalReason.FOREIGN_BUCKET
 
 
 def test_many_threads_with_an_unknown_name_refresh_once(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learned: list[int] = []
+    refreshes: list[int] = []
 
-    def slow(patience_seconds: float) -> None:
-        learned.append(1)
+    def slow_refresh(patience_seconds: float) -> None:
+        refreshes.append(1)
         time.sleep(0.2)
 
-    monkeypatch.setattr(scene.fleet.registry, "refresh", slow)
+    monkeypatch.setattr(scene.dispatcher.registry, "refresh", slow_refresh)
     with ThreadPoolExecutor(8) as senders:
         list(senders.map(scene.ingest.accept, [[b'{"table":"a.b"}']] * 8))
-    assert len(learned) == 1
+    assert len(refreshes) == 1

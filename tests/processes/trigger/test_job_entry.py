@@ -15,11 +15,11 @@ from icemirror.config_file.job_config import config_for_job
 from icemirror.config_file.load import load_settings
 from icemirror.config_file.packing import pack_arguments
 from icemirror.errors import Exit
-from icemirror.processes.run_request import RunRequest
 from icemirror.protocol.events import Dispatch, Noticed, SchedulingOptions
 from icemirror.protocol.policy import Policy
-from icemirror.protocol.reads import EVERYTHING
+from icemirror.protocol.row_selection import ALL_ROWS
 from icemirror.protocol.rows import Rows, SlotState
+from icemirror.protocol.run_request import RunRequest
 from icemirror.stores.apply import apply
 from icemirror.stores.sqlite import SqliteStore
 from tests.unit.trigger.launchers.launcher_suite import REQUEST
@@ -36,7 +36,7 @@ trigger: {{state: {{type: sqlite, path: {folder}/state.db}}, quiet_period: 0s}}
 
 
 class Job:
-    """A slot that waits for its worker, and a table that needs one."""
+    """A slot that waits for its worker, and a dirty table."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -44,7 +44,7 @@ class Job:
         path.write_text(FILE.format(folder=folder))
         environ = {"LAKE_TOKEN": "s3cret"}
         self.config = pack_arguments(config_for_job(load_settings(path, environ), environ).text)
-        path.unlink()  # the job has no file of the trigger's
+        path.unlink()  # the job cannot read the trigger's file
         self.store = SqliteStore(folder / "state.db")
         policy = Policy(quiet_seconds=0.0)
         apply(self.store, Noticed(REQUEST.gen / 1000 - 60, TABLE, SchedulingOptions()), policy)
@@ -53,11 +53,11 @@ class Job:
     def run(self, request: RunRequest, config: tuple[str, ...], **environ: str) -> int:
         command = [sys.executable, str(ENTRY), "--request", request.model_dump_json()]
         command += ["--run-id", "icemirror-run", "--config", *config]
-        given = {**os.environ, "PYTHONPATH": str(ROOT), "LAKE_TOKEN": "s3cret", **environ}
-        return subprocess.run(command, env=given, cwd=self.folder, timeout=120, check=False).returncode
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "LAKE_TOKEN": "s3cret", **environ}
+        return subprocess.run(command, env=environment, cwd=self.folder, timeout=120, check=False).returncode
 
     def rows(self) -> Rows:
-        return self.store.load(EVERYTHING)
+        return self.store.load(ALL_ROWS)
 
 
 @pytest.fixture
@@ -68,12 +68,12 @@ def job(tmp_path: Path) -> Iterator[Job]:
 
 
 @pytest.mark.parametrize(
-    ("environ", "called"),
+    ("environ", "run_id"),
     [({}, "icemirror-run"), ({"SERVERLESS_EMR_JOB_ID": "00f1"}, "00f1")],
     ids=["by name", "by EMR's id"],
 )
-def test_job_takes_its_slot_serves_the_table_and_leaves(
-    job: Job, environ: dict[str, str], called: str
+def test_job_takes_its_slot_serves_the_table_and_frees_the_slot(
+    job: Job, environ: dict[str, str], run_id: str
 ) -> None:
     (slot,) = job.rows().slots.values()
     assert (slot.state, slot.gen) == (SlotState.LAUNCHING, REQUEST.gen)
@@ -82,16 +82,16 @@ def test_job_takes_its_slot_serves_the_table_and_leaves(
     table = job.rows().tables[TABLE]
     assert (slot.state, slot.failures) == (SlotState.FREE, 0)
     assert table.last_run is not None
-    assert (table.last_run.run_id, table.last_run.outcome) == (called, "failed"), "there is no changelog"
+    assert (table.last_run.run_id, table.last_run.outcome) == (run_id, "failed"), "there is no changelog"
 
 
-def test_job_whose_time_is_over_picks_no_table(job: Job) -> None:
+def test_job_after_its_time_limit_picks_no_table(job: Job) -> None:
     assert job.run(REQUEST, (*job.config, "--stop-after", "0")) == Exit.DONE
     (slot,) = job.rows().slots.values()
     assert (slot.state, job.rows().tables[TABLE].last_run) == (SlotState.FREE, None)
 
 
-def test_a_job_of_another_generation_ends_at_once_and_well(job: Job) -> None:
+def test_job_of_another_generation_ends_at_once_without_an_error(job: Job) -> None:
     before = job.rows()
     assert job.run(REQUEST.model_copy(update={"gen": REQUEST.gen - 1}), job.config) == Exit.DONE
     assert job.rows() == before
@@ -106,18 +106,18 @@ def test_job_without_its_secret_or_with_a_damaged_configuration_reports_it(
     assert "cannot read the configuration" in capfd.readouterr().err
 
 
-def test_maintenance_as_a_job_gets_its_configuration_as_a_worker_does(
+def test_maintenance_job_reads_the_same_configuration_as_a_worker(
     job: Job, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    given = {**os.environ, "PYTHONPATH": str(ROOT), "LAKE_TOKEN": "s3cret"}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "LAKE_TOKEN": "s3cret"}
 
     def maintain(*config: str) -> int:
         command = [sys.executable, str(ENTRY), "maintain", "expire", "--json", "--config", *config]
-        return subprocess.run(command, env=given, cwd=job.folder, timeout=120, check=False).returncode
+        return subprocess.run(command, env=environment, cwd=job.folder, timeout=120, check=False).returncode
 
     halves = job.config[0][:100], job.config[0][100:]
     assert maintain(*halves) == Exit.RETRY_LATER, "there is no catalog"
-    told = capfd.readouterr()
-    assert '"table":"shop.orders"' in (told.out + told.err).replace(" ", "")
+    output = capfd.readouterr()
+    assert '"table":"shop.orders"' in (output.out + output.err).replace(" ", "")
     assert maintain("garbage") == Exit.BLOCKED
     assert "cannot read the configuration" in capfd.readouterr().err

@@ -1,4 +1,4 @@
-"""Quiet brokers and dead brokers: aiokafka does not distinguish them, `/readyz` does."""
+"""`/readyz` distinguishes idle and unreachable brokers, which aiokafka does not."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class FakeRecord:
 
 
 class FakeConsumer:
-    """aiokafka's consumer: without brokers it returns no records and no error."""
+    """Behaves like aiokafka's consumer: without brokers it returns neither records nor an error."""
 
     def __init__(self) -> None:
         self.assigned = frozenset({PARTITION})
-        self.trouble: Exception | None = None
+        self.error: Exception | None = None
         self.hangs = False
         self.batches: list[dict[TopicPartition, list[FakeRecord]]] = []
         self.commits = 0
@@ -49,7 +49,7 @@ class FakeConsumer:
 
     async def stop(self) -> None:
         self.stopped += 1
-        if self.stops_badly:  # as aiokafka does without brokers
+        if self.stops_badly:  # like aiokafka without brokers
             raise asyncio.CancelledError
 
     async def close(self) -> None:
@@ -64,26 +64,26 @@ class FakeConsumer:
 
     async def end_offsets(self, partitions: frozenset[TopicPartition]) -> dict[TopicPartition, int]:
         assert partitions == self.assigned
-        await self._ask()
+        await self._request()
         return {PARTITION: 7}
 
     async def topics(self) -> set[str]:
         assert not self.assigned
-        await self._ask()
+        await self._request()
         return {"t"}
 
     async def commit(self, offsets: dict[TopicPartition, int]) -> None:
-        await self._ask()
+        await self._request()
         self.commits += 1
 
-    async def _ask(self) -> None:
+    async def _request(self) -> None:
         if self.hangs:
             await asyncio.Event().wait()
-        if self.trouble is not None:
-            raise self.trouble
+        if self.error is not None:
+            raise self.error
 
 
-class FakeDesk:
+class FakeSink:
     """Accepts every event."""
 
     def __init__(self, health: Health) -> None:
@@ -93,12 +93,12 @@ class FakeDesk:
         return [Accepted() for _ in bodies]
 
 
-async def until(true: Callable[[], bool]) -> None:
+async def until(condition: Callable[[], bool]) -> None:
     for _ in range(1000):
-        if true():
+        if condition():
             return
         await asyncio.sleep(0.005)
-    raise AssertionError("it did not happen")
+    raise AssertionError("the condition was never met")
 
 
 @pytest.fixture
@@ -115,18 +115,18 @@ def consumer(monkeypatch: pytest.MonkeyPatch) -> FakeConsumer:
     return consumer
 
 
-def listen(told: Callable[[Health], Awaitable[None]], most_seconds: float = 60.0) -> None:
-    async def live() -> None:
-        health, stop = Health(("kafka",), most_seconds), asyncio.Event()
-        sink: Any = FakeDesk(health)
+def listen(scenario: Callable[[Health], Awaitable[None]], max_silence_seconds: float = 60.0) -> None:
+    async def run() -> None:
+        health, stop = Health(("kafka",), max_silence_seconds), asyncio.Event()
+        sink: Any = FakeSink(health)
         task = asyncio.create_task(KafkaListener(SOURCE, Path(), cast(EventSink, sink)).run(stop))
         try:
-            await told(health)
+            await scenario(health)
         finally:
             stop.set()
             await asyncio.wait_for(task, 10)
 
-    asyncio.run(live())
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize("assigned", [frozenset({PARTITION}), frozenset()])
@@ -136,50 +136,52 @@ def test_listener_is_unready_while_no_broker_answers(
 ) -> None:
     consumer.assigned = assigned
 
-    async def told(health: Health) -> None:
-        await until(lambda: not health.unready())
-        consumer.hangs, consumer.trouble = how == "hang", KafkaConnectionError("gone")
-        await until(lambda: bool(health.unready()))
+    async def scenario(health: Health) -> None:
+        await until(lambda: not health.describe_unready())
+        consumer.hangs, consumer.error = how == "hang", KafkaConnectionError("gone")
+        await until(lambda: bool(health.describe_unready()))
         for _ in range(30):
-            assert health.unready().startswith("kafka: the brokers are unreachable ("), "and stays so"
+            assert health.describe_unready().startswith("kafka: the brokers are unreachable ("), (
+                "it stays unready"
+            )
             await asyncio.sleep(0.005)
-        consumer.hangs, consumer.trouble = False, None
-        await until(lambda: not health.unready())
+        consumer.hangs, consumer.error = False, None
+        await until(lambda: not health.describe_unready())
 
-    listen(told)
+    listen(scenario)
     assert consumer.stopped == 1
 
 
 def test_listener_stays_ready_while_reachable_brokers_send_nothing(consumer: FakeConsumer) -> None:
-    async def told(health: Health) -> None:
-        await until(lambda: not health.unready())
+    async def scenario(health: Health) -> None:
+        await until(lambda: not health.describe_unready())
         for _ in range(50):
             await asyncio.sleep(0.005)
-            assert not health.unready()
+            assert not health.describe_unready()
 
-    listen(told)
+    listen(scenario)
 
 
 def test_offset_commit_without_brokers_neither_hangs_nor_delays_a_stop(consumer: FakeConsumer) -> None:
     consumer.batches.append({PARTITION: [FakeRecord()]})
     consumer.hangs = True
 
-    async def told(health: Health) -> None:
-        await until(lambda: "unreachable" in health.unready())
+    async def scenario(health: Health) -> None:
+        await until(lambda: "unreachable" in health.describe_unready())
         began = time.monotonic()
         while time.monotonic() - began < 0.4:
-            assert not health.hanging(), "a new one would not help"
+            assert not health.hanging_components(), "a restart would not help"
             await asyncio.sleep(0.01)
 
-    listen(told, most_seconds=0.3)
+    listen(scenario, max_silence_seconds=0.3)
     assert (consumer.commits, consumer.stopped >= 1) == (0, True)
 
 
 def test_stop_without_brokers_is_clean(consumer: FakeConsumer) -> None:
     consumer.stops_badly = True
 
-    async def told(health: Health) -> None:
-        await until(lambda: not health.unready())
+    async def scenario(health: Health) -> None:
+        await until(lambda: not health.describe_unready())
 
-    listen(told)
-    assert consumer.closed, "aiokafka stopped midway, and left its client open"
+    listen(scenario)
+    assert consumer.closed, "aiokafka does not close its client if stop fails"

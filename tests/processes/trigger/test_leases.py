@@ -24,24 +24,24 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     bench.store.close()
 
 
-def test_a_fenced_worker_stops_after_its_slice_and_changes_nothing(bench: Bench) -> None:
+def test_fenced_worker_stops_after_its_slice_and_changes_no_row(bench: Bench) -> None:
     bench.notice("t")
     bench.policy = Policy(quiet_seconds=0.0, lease_seconds=0.04)
     fenced = threading.Event()
 
     def lose_the_slot() -> None:
         slot = bench.rows().slots[SLOT]
-        gone = RecoverSlot(bench.now, SLOT, slot.gen, slot.run_id, RunState.ENDED, 0.0)
-        apply(bench.store, gone, POLICY)
+        recovery = RecoverSlot(bench.now, SLOT, slot.gen, slot.run_id, RunState.ENDED, 0.0)
+        apply(bench.store, recovery, POLICY)
         fenced.wait(0.3)  # several heartbeats
 
     bench.plans["t"] = [lose_the_slot, slice_done(), slice_done()]
     bench.run()
     assert bench.calls == ["t", "t"]
-    assert bench.table().owner is not None, "the trigger detects that the owner is gone"
+    assert bench.table().owner is not None, "the trigger releases the table of the ended owner later"
 
 
-def test_the_lease_is_renewed_while_a_long_slice_runs(bench: Bench) -> None:
+def test_lease_is_renewed_while_a_long_slice_runs(bench: Bench) -> None:
     bench.notice("t")
     bench.policy = Policy(quiet_seconds=0.0, lease_seconds=0.04)
     seen: list[float] = []

@@ -1,4 +1,4 @@
-"""Local processes: the conformance suite. Their specifics are in test_local_launcher.py."""
+"""The conformance suite with the local launcher; test_local_launcher.py tests the rest."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.unit.trigger.launchers.launcher_suite import LauncherSuite, Platform
 from trigger.launchers.local import LocalLauncher
 
 
-class OnThisMachine(Platform):
-    """Real processes."""
+class LocalPlatform(Platform):
+    """Jobs as real processes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -29,11 +29,11 @@ class OnThisMachine(Platform):
         )
         return self.launchers[-1]
 
-    def begun(self) -> list[list[str]]:
-        return [[words[2].split(" ")[0], words[2].split(" ", 1)[1]] for words in self._started()]
+    def started(self) -> list[list[str]]:
+        return [[fields[2].split(" ")[0], fields[2].split(" ", 1)[1]] for fields in self._started()]
 
-    def begin(self, run_id: str) -> None:
-        wait_for(lambda: any(words[0] == run_id.partition("@")[0] for words in self._started()))
+    def start(self, run_id: str) -> None:
+        wait_for(lambda: any(fields[0] == run_id.partition("@")[0] for fields in self._started()))
 
     def end(self, run_id: str) -> None:
         (self.folder / "end").touch()
@@ -58,15 +58,15 @@ class OnThisMachine(Platform):
 
 
 @pytest.fixture
-def platform(tmp_path: Path) -> Iterator[OnThisMachine]:
-    platform = OnThisMachine(tmp_path)
+def platform(tmp_path: Path) -> Iterator[LocalPlatform]:
+    platform = LocalPlatform(tmp_path)
     yield platform
     platform.close()
 
 
 class TestLocal(LauncherSuite):
-    """The suite."""
+    """Runs the suite."""
 
 
-def test_the_job_that_is_started_is_this_python() -> None:
+def test_fake_job_runs_with_this_python() -> None:
     assert JOB[0] == sys.executable

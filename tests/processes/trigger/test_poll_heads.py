@@ -1,4 +1,4 @@
-"""A catalog that never answers, in a process that ends."""
+"""A process ends although a catalog never responds."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import sys
 
 
 def test_catalog_that_never_answers_does_not_keep_the_process_alive() -> None:
-    begin = "import time; from trigger.heads.catalog_calls import run_in_background as run; run(lambda: time.sleep(60))"
-    text = f"{begin}; print('ended', flush=True)"
-    done = subprocess.run(
-        [sys.executable, "-c", text], capture_output=True, text=True, timeout=20, check=True
+    call = "import time; from trigger.heads.catalog_calls import run_in_background as run; run(lambda: time.sleep(60))"
+    script = f"{call}; print('ended', flush=True)"
+    completed = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=20, check=True
     )
-    assert done.stdout.strip() == "ended"
+    assert completed.stdout.strip() == "ended"

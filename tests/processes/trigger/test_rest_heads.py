@@ -41,13 +41,13 @@ def test_head_is_the_metadata_location_and_snapshots_are_omitted(
     assert heads.load_heads([ORDERS]) == {ORDERS: "s3://b/m2.json"}
 
 
-def test_a_missing_table_hides_no_other(heads: RestHeads) -> None:
+def test_missing_table_does_not_hide_others(heads: RestHeads) -> None:
     found = heads.load_heads([MISSING, ORDERS])
     assert isinstance(found[MISSING], Invalid)
     assert found[ORDERS] == "s3://b/m1.json"
 
 
-def test_the_prefix_of_the_catalog_is_used(catalog: RestCatalog, heads: RestHeads) -> None:
+def test_prefix_of_the_catalog_is_used(catalog: RestCatalog, heads: RestHeads) -> None:
     catalog.prefix = "ws/1"
     assert heads.load_heads([ORDERS]) == {ORDERS: "s3://b/m1.json"}
 
@@ -69,13 +69,13 @@ def test_tables_are_listed_page_by_page(catalog: RestCatalog, heads: RestHeads) 
 
 
 def test_circular_pages_end(catalog: RestCatalog, heads: RestHeads) -> None:
-    catalog.page_size, catalog.circle = 2, 4
+    catalog.page_size, catalog.loops_at = 2, 4
     for number in range(9):
         catalog.tables[LEVELS, f"t{number}"] = "x"
     assert set(heads.list_tables("raw.shop")) == {"orders", "t0", "t1", "t2", "t3", "t4"}
 
 
-def test_a_given_token_and_headers_are_sent(catalog: RestCatalog) -> None:
+def test_configured_token_and_headers_are_sent(catalog: RestCatalog) -> None:
     catalog.needs_token, catalog.tokens = True, ["secret"]
     heads = RestHeads({"uri": catalog.url, "token": "secret", "header.X-Tenant": "a"})
     assert heads.load_heads([ORDERS]) == {ORDERS: "s3://b/m1.json"}
@@ -83,7 +83,7 @@ def test_a_given_token_and_headers_are_sent(catalog: RestCatalog) -> None:
     heads.close()
 
 
-def test_a_token_is_fetched_by_client_credentials_and_again_when_it_is_refused(catalog: RestCatalog) -> None:
+def test_token_is_fetched_with_client_credentials_and_renewed_when_refused(catalog: RestCatalog) -> None:
     catalog.needs_token = True
     heads = RestHeads({"uri": catalog.url, "credential": "me:s3cr:et", "scope": "all"})
     assert heads.load_heads([ORDERS]) == {ORDERS: "s3://b/m1.json"}
@@ -109,7 +109,9 @@ def test_refused_token_is_invalid_and_not_shown(catalog: RestCatalog) -> None:
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503])
-def test_a_catalog_in_trouble_is_transient(catalog: RestCatalog, heads: RestHeads, status: int) -> None:
+def test_server_error_of_the_catalog_is_transient(
+    catalog: RestCatalog, heads: RestHeads, status: int
+) -> None:
     catalog.fails_with = status
     with pytest.raises(Transient, match=str(status)):
         heads.load_heads([ORDERS])
@@ -117,7 +119,7 @@ def test_a_catalog_in_trouble_is_transient(catalog: RestCatalog, heads: RestHead
     assert heads.load_heads([ORDERS]) == {ORDERS: "s3://b/m1.json"}
 
 
-def test_a_catalog_that_is_down_is_transient() -> None:
+def test_unreachable_catalog_is_transient() -> None:
     heads = RestHeads({"uri": "http://127.0.0.1:9"})
     with pytest.raises(Transient, match="did not respond"):
         heads.load_heads([ORDERS])

@@ -1,4 +1,4 @@
-"""`serve` as a whole, and its listener on moto's SQS."""
+"""The whole service of `serve`, and its listener on moto's SQS."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from botocore.exceptions import ClientError, NoCredentialsError
 from moto import mock_aws
 
 from icemirror.errors import BadConfig, Invalid, Transient
-from icemirror.protocol.reads import EVERYTHING
+from icemirror.protocol.row_selection import ALL_ROWS
 from icemirror.settings.trigger import SqsSource
 from tests.unit.trigger.scene import BY_NAME, Scene
-from tests.unit.trigger.service.test_serve import House
+from tests.unit.trigger.service.test_serve import ServiceHarness
 from trigger.listeners.sqs import SqsListener
 
 
-async def until(true: Any) -> None:
+async def until(condition: Any) -> None:
     for _ in range(500):
-        if true():
+        if condition():
             return
         await asyncio.sleep(0.01)
     raise AssertionError("timed out")
 
 
 def test_service_runs_until_it_is_stopped_and_shuts_down_cleanly(scene: Scene) -> None:
-    scene.fleet.policy = scene.policy = type(scene.policy)(quiet_seconds=0.0)
+    scene.dispatcher.policy = scene.policy = type(scene.policy)(quiet_seconds=0.0)
 
-    async def live() -> None:
-        house, stop = House(scene), asyncio.Event()
-        assert house.health.unready(), "nothing has worked yet"
+    async def run() -> None:
+        house, stop = ServiceHarness(scene), asyncio.Event()
+        assert house.health.describe_unready(), "no round has succeeded yet"
         task = asyncio.create_task(house.service(scene.ingest).run(stop))
-        await until(lambda: len(scene.launcher.launches) == 2 and not house.health.unready())
+        await until(lambda: len(scene.launcher.launches) == 2 and not house.health.describe_unready())
         stop.set()
         await asyncio.wait_for(task, 10)
         assert house.listener.ended
 
-    asyncio.run(live())
+    asyncio.run(run())
     assert scene.table().dirty >= 1
 
 
@@ -53,7 +53,7 @@ def _raising(error: Exception) -> Callable[..., NoReturn]:
     return fail
 
 
-def _answered(code: str) -> ClientError:
+def _client_error(code: str) -> ClientError:
     return ClientError({"Error": {"Code": code, "Message": "m"}}, "ReceiveMessage")
 
 
@@ -69,50 +69,50 @@ class TestSqs:
             yield client, url
 
     def listen(self, scene: Scene, queue: Any, done: Any, url: str | None = None) -> None:
-        client, own = queue
+        client, queue_url = queue
 
-        async def live() -> None:
-            stop, house = asyncio.Event(), House(scene)
-            listener = SqsListener(SqsSource(queue_url=url or own), house.sink, client)
+        async def run() -> None:
+            stop, house = asyncio.Event(), ServiceHarness(scene)
+            listener = SqsListener(SqsSource(queue_url=url or queue_url), house.sink, client)
             task = asyncio.create_task(listener.run(stop))
             waiting = asyncio.create_task(until(done))
             await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
             stop.set()
             await asyncio.wait_for(task, 10)
 
-        asyncio.run(live())
+        asyncio.run(run())
 
-    def left(self, queue: Any) -> int:
+    def remaining(self, queue: Any) -> int:
         client, url = queue
         attributes = client.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
         return int(attributes["ApproximateNumberOfMessages"])
 
-    def test_a_message_is_deleted_when_its_notice_is_stored_and_poison_becomes_a_letter(
+    def test_message_is_deleted_after_its_notice_is_stored_and_a_malformed_one_becomes_a_letter(
         self, scene: Scene, queue: Any
     ) -> None:
         client, url = queue
         for body in (BY_NAME.decode(), "poison", BY_NAME.decode()):
             client.send_message(QueueUrl=url, MessageBody=body)
-        self.listen(scene, queue, lambda: self.left(queue) == 0)
-        assert self.left(queue) == 0
+        self.listen(scene, queue, lambda: self.remaining(queue) == 0)
+        assert self.remaining(queue) == 0
         assert scene.table().dirty >= 1
         assert [letter.body for letter in scene.store.letters()] == ["poison"]
 
-    def test_a_message_whose_notice_is_not_stored_stays(
+    def test_message_whose_notice_is_not_stored_stays_in_the_queue(
         self, scene: Scene, queue: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         client, url = queue
-        tried = threading.Event()
+        attempted = threading.Event()
 
-        def silent(*_: object) -> None:
-            tried.set()
+        def fail(*_: object) -> None:
+            attempted.set()
             raise Transient("locked")
 
         client.send_message(QueueUrl=url, MessageBody=BY_NAME.decode())
-        monkeypatch.setattr("trigger.dispatch.ingest.apply", silent)
-        self.listen(scene, queue, tried.is_set)
-        assert self.left(queue) == 1
-        assert not scene.store.load(EVERYTHING).tables
+        monkeypatch.setattr("trigger.dispatch.ingest.apply", fail)
+        self.listen(scene, queue, attempted.is_set)
+        assert self.remaining(queue) == 1
+        assert not scene.store.load(ALL_ROWS).tables
 
     def test_queue_is_not_drained_while_nothing_can_be_stored(
         self, scene: Scene, queue: Any, monkeypatch: pytest.MonkeyPatch
@@ -121,16 +121,16 @@ class TestSqs:
         received: list[int] = []
         receive = client.receive_message
 
-        def counted(**asked: Any) -> Any:
+        def counting(**arguments: Any) -> Any:
             received.append(1)
-            return receive(**asked)
+            return receive(**arguments)
 
-        def silent(*_: object) -> None:
+        def fail(*_: object) -> None:
             raise Transient("locked")
 
         client.send_message(QueueUrl=url, MessageBody=BY_NAME.decode())
-        monkeypatch.setattr(client, "receive_message", counted)
-        monkeypatch.setattr("trigger.dispatch.ingest.apply", silent)
+        monkeypatch.setattr(client, "receive_message", counting)
+        monkeypatch.setattr("trigger.dispatch.ingest.apply", fail)
         end = time.monotonic() + 1.5
         self.listen(scene, queue, lambda: time.monotonic() > end)
         assert 1 <= len(received) <= 5
@@ -140,15 +140,15 @@ class TestSqs:
     ) -> None:
         client, url = queue
 
-        def refused(*_: object) -> None:
+        def refuse(*_: object) -> None:
             raise Invalid("DynamoDB refused to change the state")
 
         client.send_message(QueueUrl=url, MessageBody=BY_NAME.decode())
-        monkeypatch.setattr("trigger.dispatch.ingest.apply", refused)
+        monkeypatch.setattr("trigger.dispatch.ingest.apply", refuse)
         end = time.monotonic() + 5.0
         with pytest.raises(Invalid, match="DynamoDB refused"):
             self.listen(scene, queue, lambda: time.monotonic() > end)
-        assert self.left(queue) == 1
+        assert self.remaining(queue) == 1
 
     def test_missing_credentials_and_region_are_bad_configuration(
         self, scene: Scene, queue: Any, monkeypatch: pytest.MonkeyPatch
@@ -158,26 +158,26 @@ class TestSqs:
         with pytest.raises(BadConfig, match="credentials"):
             self.listen(scene, (client, "q"), lambda: time.monotonic() > end)
         monkeypatch.delenv("AWS_DEFAULT_REGION")
-        sink: Any = None  # the client comes first
+        sink: Any = None  # never used: the client is opened first
         with pytest.raises(BadConfig, match=r"trigger\.sources\.sqs: .*region"):
             SqsListener(SqsSource(queue_url="q"), sink)
 
     def test_forbidden_key_is_bad_configuration(self, scene: Scene) -> None:
-        client = SimpleNamespace(receive_message=_raising(_answered("KMS.AccessDeniedException")))
+        client = SimpleNamespace(receive_message=_raising(_client_error("KMS.AccessDeniedException")))
         end = time.monotonic() + 5.0
         with pytest.raises(BadConfig, match=r"KMS\.AccessDeniedException"):
             self.listen(scene, (client, "q"), lambda: time.monotonic() > end)
 
-    def test_a_token_that_has_expired_is_waited_for(self, scene: Scene) -> None:
-        asked: list[object] = []
+    def test_expired_token_is_retried(self, scene: Scene) -> None:
+        requests: list[object] = []
 
         def receive(**named: object) -> dict[str, object]:
-            asked.append(named)
-            if len(asked) == 1:
-                raise _answered("ExpiredToken")
+            requests.append(named)
+            if len(requests) == 1:
+                raise _client_error("ExpiredToken")
             return {}
 
-        self.listen(scene, (SimpleNamespace(receive_message=receive), "q"), lambda: len(asked) > 1)
+        self.listen(scene, (SimpleNamespace(receive_message=receive), "q"), lambda: len(requests) > 1)
 
     def test_missing_queue_is_bad_configuration(self, scene: Scene, queue: Any) -> None:
         with pytest.raises(BadConfig, match="queue_url"):

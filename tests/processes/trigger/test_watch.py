@@ -1,4 +1,4 @@
-"""The embedded trigger: rounds until it is stopped, or until there is nothing left to wait for."""
+"""The embedded trigger: rounds until it is stopped, or until all tables are merged or blocked."""
 
 from __future__ import annotations
 
@@ -15,47 +15,47 @@ from icemirror.protocol.events import Completed, Failed, Pick, Started, WorkerId
 from icemirror.protocol.rows import Rows, SlotState, TableRow
 from icemirror.result import TableResult
 from icemirror.stores.apply import apply
-from icemirror.stores.from_settings import policy_of
+from icemirror.stores.from_settings import build_policy
 from icemirror.stores.sqlite import SqliteStore
-from icemirror.stores.store import RunResult
-from icemirror.telemetry import names
+from icemirror.stores.store import TurnResult
+from icemirror.telemetry import metric_names
+from icemirror.telemetry.metric_names import Metric
 from icemirror.telemetry.metrics import NoMetrics
-from icemirror.telemetry.names import Metric
 from tests.unit.icemirror.protocol.samples import INVALID, TRANSIENT
 from tests.unit.trigger.fakes import DISCOVER, TABLES, FakeHeads, FakeLauncher, settings
-from trigger.dispatch.fleet import Fleet
+from trigger.dispatch.dispatcher import Dispatcher
 from trigger.service import watch as watch_module
 from trigger.service.watch import WatchLoop
 from trigger.status.run_reporter import RunReporter
 from trigger.tables import registry as registry_module
-from trigger.tables.registry import Registry
+from trigger.tables.registry import TableRegistry
 
 
-class Noted(NoMetrics):
+class RecordingMetrics(NoMetrics):
     def __init__(self) -> None:
-        self.seen: list[tuple[str, dict[str, str]]] = []
+        self.recorded: list[tuple[str, dict[str, str]]] = []
 
     def count(self, metric: Metric, amount: int = 1, **labels: str) -> None:
         super().count(metric, amount, **labels)
-        self.seen.append((metric.name, labels))
+        self.recorded.append((metric.name, labels))
 
     def gauge(self, metric: Metric, value: float, **labels: str) -> None:
         super().gauge(metric, value, **labels)
-        self.seen.append((metric.name, labels))
+        self.recorded.append((metric.name, labels))
 
 
 class Scene:
-    """A watch, catalogs, and a worker that acts after every round."""
+    """A watch, catalogs, and a worker that runs after every round."""
 
     def __init__(self, folder: Path, tables: str) -> None:
-        given = settings(folder, tables)
+        config = settings(folder, tables)
         self.catalogs = {
             None: FakeHeads({"shop.orders_changelog": "m1"}),
             "other": FakeHeads({"raw.items": "i1"}),
         }
-        self.store, self.metrics = SqliteStore(folder / "state.db"), Noted()
+        self.store, self.metrics = SqliteStore(folder / "state.db"), RecordingMetrics()
         self.policy = replace(
-            policy_of(given),
+            build_policy(config),
             quiet_seconds=0.0,
             max_failures=2,
             backoff_seconds=0.01,
@@ -63,10 +63,12 @@ class Scene:
         )
         self.stop = threading.Event()
         self.outcome: Callable[[WorkerId, str, int], object] = self.complete
-        fleet = Fleet(Registry(given), self.store, self.policy, FakeLauncher(), "c", self.metrics)
+        dispatcher = Dispatcher(
+            TableRegistry(config), self.store, self.policy, FakeLauncher(), "c", self.metrics
+        )
         self.watch = WatchLoop(
-            fleet=fleet,
-            reporting=RunReporter(self.store, self.metrics, ""),
+            dispatcher=dispatcher,
+            reporter=RunReporter(self.store, self.metrics, ""),
             poll_seconds=0.005,
             until_idle=True,
             stop=self.stop,
@@ -79,34 +81,34 @@ class Scene:
                 apply(self.store, Started(time.time(), WorkerId(slot.id, slot.gen, slot.run_id)), self.policy)
             elif slot.state is not SlotState.FREE and slot.run_id:
                 me = WorkerId(slot.id, slot.gen, slot.run_id)
-                picked = apply(self.store, Pick(time.time(), me), self.policy).after
+                picked = apply(self.store, Pick(time.time(), me), self.policy).new_row
                 if isinstance(picked, TableRow):
                     self.outcome(me, picked.name, picked.dirty)
 
     def complete(self, me: WorkerId, name: str, dirty: int) -> None:
         apply(self.store, Completed(time.time(), me, name, dirty, 1.0, "merged"), self.policy)
         result = TableResult(table=name, outcome="up-to-date", seconds=0.1)
-        self.store.record_result(RunResult(me.run_id, 1.0, result))
+        self.store.record_result(TurnResult(me.run_id, 1.0, result))
 
     def close(self) -> None:
-        self.watch.fleet.registry.close()
+        self.watch.dispatcher.registry.close()
         self.store.close()
 
 
 @pytest.fixture
 def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Scene]]:
-    made: list[Scene] = []
+    scenes: list[Scene] = []
     monkeypatch.setattr(watch_module, "_MIN_CATALOG_TIMEOUT_SECONDS", 0.01)
     monkeypatch.setattr("trigger.service.rounds._REFRESH_RETRY_SECONDS", 0.01)
     monkeypatch.setattr("trigger.heads.poll_heads._MAX_BACKOFF_SECONDS", 0.01)
-    monkeypatch.setattr(registry_module, "open_head_source", lambda _, name: made[-1].catalogs[name])
+    monkeypatch.setattr(registry_module, "open_head_source", lambda _, name: scenes[-1].catalogs[name])
 
     def make(tables: str = TABLES) -> Scene:
-        made.append(Scene(tmp_path, tables))
-        return made[-1]
+        scenes.append(Scene(tmp_path, tables))
+        return scenes[-1]
 
     yield make
-    for scene in made:
+    for scene in scenes:
         scene.close()
 
 
@@ -119,26 +121,26 @@ def test_watch_ends_with_0_when_every_mirror_has_reached_its_head(build: Build) 
     assert set(scene.watch.progress_by_table) == {"shop.orders", "shop.items"}
 
 
-def test_results_of_jobs_and_lags_become_metrics(build: Build) -> None:
+def test_job_results_and_lags_become_metrics(build: Build) -> None:
     scene = build()
     scene.watch.run()
-    for metric in (names.TABLE_SUCCESS, names.LAG_SECONDS, names.NOTICES):
-        assert (metric.name, {"table": "shop.orders"}) in scene.metrics.seen
+    for metric in (metric_names.TABLE_SUCCESS, metric_names.LAG_SECONDS, metric_names.NOTICES):
+        assert (metric.name, {"table": "shop.orders"}) in scene.metrics.recorded
 
 
-def test_blocked_table_ends_the_watch_with_3_when_the_rest_is_done(build: Build) -> None:
+def test_blocked_table_ends_the_watch_with_3_after_the_others_are_merged(build: Build) -> None:
     scene = build()
-    done = scene.complete
+    complete = scene.complete
 
     def outcome(me: WorkerId, name: str, dirty: int) -> None:
         if name == "shop.orders":
             apply(scene.store, Failed(time.time(), me, name, INVALID, 0.0), scene.policy)
         else:
-            done(me, name, dirty)
+            complete(me, name, dirty)
 
     scene.outcome = outcome
     assert scene.watch.run() is Exit.BLOCKED
-    assert (names.QUARANTINED.name, {"table": "shop.orders"}) in scene.metrics.seen
+    assert (metric_names.QUARANTINED.name, {"table": "shop.orders"}) in scene.metrics.recorded
 
 
 def test_persistent_transient_failures_end_the_watch_with_4(build: Build) -> None:
@@ -149,7 +151,7 @@ def test_persistent_transient_failures_end_the_watch_with_4(build: Build) -> Non
     assert scene.watch.run() is Exit.RETRY_LATER
 
 
-def test_a_missing_changelog_ends_it_with_3(build: Build) -> None:
+def test_missing_changelog_ends_the_watch_with_3(build: Build) -> None:
     scene = build()
     scene.catalogs["other"].heads.clear()
     assert scene.watch.run() is Exit.BLOCKED
@@ -160,7 +162,7 @@ def test_silent_catalog_ends_the_watch_with_4_unless_it_recovers(build: Build) -
     scene.catalogs["other"].error = Transient("no answer")
     assert scene.watch.run() is Exit.RETRY_LATER
     scene.catalogs["other"].error = None
-    time.sleep(0.05)  # the pause before that catalog is asked again
+    time.sleep(0.05)  # the pause before that catalog is queried again
     assert scene.watch.run() is Exit.DONE
 
 
@@ -192,26 +194,26 @@ def test_watch_ends_when_stop_is_set(build: Build) -> None:
     assert scene.watch.run() is Exit.DONE
 
 
-def test_a_state_that_is_locked_for_a_while_is_tried_again_and_one_that_is_damaged_is_not(
+def test_locked_state_is_retried_and_damaged_state_is_not(
     build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = build()
     load, errors = scene.store.load, list[IcemirrorError]([Transient("locked")])
 
-    def faulty(reads: object) -> Rows:
+    def fail_once(reads: object) -> Rows:
         if errors:
             raise errors.pop()
         return load(reads)  # type: ignore[arg-type]
 
     problems: list[str] = []
 
-    class Noting(threading.Event):
+    class RecordingEvent(threading.Event):
         def wait(self, timeout: float | None = None) -> bool:
             problems.append(scene.watch.problem)
             return super().wait(timeout)
 
-    monkeypatch.setattr(scene.store, "load", faulty)
-    scene.watch.stop = Noting()
+    monkeypatch.setattr(scene.store, "load", fail_once)
+    scene.watch.stop = RecordingEvent()
     assert scene.watch.run() is Exit.DONE
     assert (problems[0], set(problems[1:])) == ("rounds: locked", {""})
     errors.append(Invalid("damaged"))

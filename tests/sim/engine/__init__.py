@@ -1,1 +1,1 @@
-"""The whole merge in one process without Spark, through seeded schedules of changes, faults and other writers."""
+"""Simulates the whole merge in one process without Spark: seeded changes, faults and foreign writes."""

@@ -1,4 +1,4 @@
-"""The changelog as its writer remembers it: every event of every file of every commit, outside Iceberg."""
+"""The changelog as its writer recorded it: every event of every file of every commit, outside Iceberg."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.sim.engine import snapshots
 from tests.sim.engine.setting import SAME, Key, Setting, arrow_schema
 
 Order = tuple[int, int, int]  # the two parts of the sequence, and the changelog's commit
-Place = tuple[int, int, int, int, int]  # and the file in it, and the row
-# v, c, x as text (NaN equals NaN), and with soft deletes whether it is flagged as deleted
+EventPosition = tuple[int, int, int, int, int]  # the order, the file in the commit, and the row
+# v, c, x as text (NaN equals NaN), and with soft deletes the deleted flag
 Row = tuple[int, str | None, str, bool | None]
 
 _OPERATIONS = {"I": "INSERT", "U": "UPDATE", "D": "DELETE", "T": "TRUNCATE"}
-_SPOILT = {"null-operation": None, "unknown-operation": "UPSERT"}
+_BAD_OPERATIONS = {"null-operation": None, "unknown-operation": "UPSERT"}
 _CATEGORIES = ("p", "q", None)
 _NUMBERS = (0.0, -0.0, float("nan"), None)
 
@@ -71,16 +71,16 @@ class File:
     path: str = ""
 
     @property
-    def good(self) -> Iterator[tuple[Place, Event]]:
+    def good(self) -> Iterator[tuple[EventPosition, Event]]:
         """The events that can be merged, with their positions in the order of events."""
         for row, event in enumerate(self.events):
             if not event.bad:
                 yield (event.lsn, event.ordinal, self.commit, self.number, row), event
 
     @property
-    def truncation(self) -> Place | None:
+    def truncation(self) -> EventPosition | None:
         """The last truncation."""
-        return max((place for place, event in self.good if event.truncates), default=None)
+        return max((position for position, event in self.good if event.truncates), default=None)
 
 
 @dataclass
@@ -91,8 +91,8 @@ class Journal:
     clock: int = 1000
     revision: int = 0
     snapshot_ids: dict[int, int] = field(default_factory=dict)  # commit number → snapshot
-    rewritten: bool = False  # some orders can no longer be recovered from the changelog
-    compacted: list[File] = field(default_factory=list)  # files that hold the same events once more
+    rewritten: bool = False  # the changelog no longer has all orders
+    compacted: list[File] = field(default_factory=list)  # files that contain the same events again
     deleted: dict[Key, tuple[int, int]] = field(default_factory=dict)  # the newest delete of each key
 
     def merged(self, source: CursorSource) -> int:
@@ -113,13 +113,16 @@ class Journal:
         if dice.random() < 0.04:
             files = []
         if setting.orderly:
-            files = [[self._put_in_order(event) for event in file] for file in files]
+            files = [[self._make_orderly(event) for event in file] for file in files]
         data = [snapshots.write_parquet(table, as_arrow(setting, events), Record()) for events in files]
         snapshot = snapshots.commit(table, "append", data)
         self.snapshot_ids[number] = snapshot.snapshot_id
         for at, (events, written) in enumerate(zip(files, data, strict=True)):
             self.files.append(File(number, at, tuple(events), written.file_path))
-        return f"append {[[f'{one.operation}{one.key}@{one.lsn}.{one.ordinal}' for one in file] for file in files]}"
+        names = [
+            [f"{event.operation}{event.key}@{event.lsn}.{event.ordinal}" for event in file] for file in files
+        ]
+        return f"append {names}"
 
     def compact(self, table: Table, setting: Setting) -> str:
         """Compact all events into one file, with a snapshot that changes no rows."""
@@ -131,13 +134,13 @@ class Journal:
         }
         events = [event for file in self.files for event in file.events]
         data = [snapshots.write_parquet(table, as_arrow(setting, events), Record())] if events else []
-        snapshot = snapshots.commit(table, "replace", data, gone=old)
+        snapshot = snapshots.commit(table, "replace", data, removed=old)
         self.compacted += [File(0, 0, tuple(events), file.file_path) for file in data]
         self.snapshot_ids[snapshot.sequence_number or 0] = snapshot.snapshot_id
         self.rewritten = True
         return "compact the changelog"
 
-    def _put_in_order(self, event: Event) -> Event:
+    def _make_orderly(self, event: Event) -> Event:
         """Return the event, made newer if it is older than a delete of its key."""
         if event.truncates:
             return event
@@ -151,21 +154,21 @@ class Journal:
 
     def _tie(self, files: list[list[Event]], dice: random.Random) -> None:
         """Add an event with the same key and sequence to each later file."""
-        rival = dice.choice(files[0])
+        tied = dice.choice(files[0])
         for file in files[1:]:
             self.revision += 1
-            file.append(replace(rival, operation=dice.choice("UUD"), v=self.revision))
+            file.append(replace(tied, operation=dice.choice("UUD"), v=self.revision))
 
     def _events(self, setting: Setting, dice: random.Random) -> list[Event]:
         events: list[Event] = []
         for _ in range(dice.choice([1, 2, 3, 6])):
-            luck = dice.random()
+            chance = dice.random()
             known = [event for file in self.files[-6:] for event in file.events]
-            if known and luck < 0.12:
+            if known and chance < 0.12:
                 events.append(dice.choice(known))
                 continue
             self.clock += dice.choice([0, 1, 1, 2])
-            late = dice.randint(1, 30) if luck > 0.8 else 0
+            late = dice.randint(1, 30) if chance > 0.8 else 0
             self.revision += 1
             event = Event(
                 key=dice.choice(setting.pool),
@@ -176,11 +179,11 @@ class Journal:
                 c=dice.choice(_CATEGORIES),
                 x=dice.choice(_NUMBERS),
             )
-            events.append(_made_partial(event, setting, dice) if setting.partial else event)
+            events.append(_make_partial(event, setting, dice) if setting.partial else event)
         return events
 
 
-def _made_partial(event: Event, setting: Setting, dice: random.Random) -> Event:
+def _make_partial(event: Event, setting: Setting, dice: random.Random) -> Event:
     """Sometimes omit a value, or change the key."""
     if event.operation == "U" and dice.random() < 0.6:
         event = replace(event, c=SAME)
@@ -197,7 +200,7 @@ def as_arrow(setting: Setting, events: list[Event]) -> pa.Table:
         for at, name in enumerate(setting.key_names)
     }
     columns |= {name: [getattr(event, name) for event in events] for name in "vcx"}
-    operations = [_SPOILT.get(event.bad, _OPERATIONS[event.operation]) for event in events]
+    operations = [_BAD_OPERATIONS.get(event.bad, _OPERATIONS[event.operation]) for event in events]
     if setting.partial:
         columns |= {
             f"old_{name}": [None if event.old is None else event.old[at] for event in events]

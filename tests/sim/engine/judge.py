@@ -18,13 +18,13 @@ from spark_job.index.scan import read_segment_entries
 from spark_job.index.segment import SegmentInfo
 from spark_job.pyiceberg_private.v3_fields import delete_key
 from tests.sim.engine import snapshots
+from tests.sim.engine.effects import effects
 from tests.sim.engine.journal import Journal, Order
 from tests.sim.engine.memory_io import MemoryIO
 from tests.sim.engine.oracle import NOTHING, State
-from tests.sim.engine.reader import Contents, Divergence, Place, Reader
+from tests.sim.engine.reader import Contents, Divergence, Reader, RowLocation
 from tests.sim.engine.setting import Key, Setting
-from tests.sim.engine.truncated import floor_after_merge, floor_after_rebuild, truncation_of
-from tests.sim.engine.unchanged import effects
+from tests.sim.engine.truncation_floor import floor_after_merge, floor_after_rebuild, truncation_of
 
 CURSOR, EPOCH, LIVE_ROWS, ROOT, REPLAY = (
     f"icemirror.{name}" for name in ("cursor", "epoch", "live-rows", "index-root", "replay")
@@ -35,12 +35,12 @@ RESYNC_PREFIX = "resync-"  # prefix of rebuilds by policy
 
 @dataclass(frozen=True)
 class Commit:
-    """A change of the mirror's metadata. `rebuilt_index`: by a merge that rebuilt segments. `late`: it was delayed."""
+    """A change of the mirror's metadata. `rebuilt_index`: by a merge that rebuilt segments."""
 
     before: TableMetadata
     after: TableMetadata
     rebuilt_index: bool
-    late: bool = False
+    delayed: bool = False
 
 
 @dataclass
@@ -51,7 +51,7 @@ class Judge:
     setting: Setting
     journal: Journal
     states: dict[int, State] = field(default_factory=dict)
-    by_others: dict[int, State] = field(default_factory=dict)
+    foreign: dict[int, State] = field(default_factory=dict)
     damaged: set[str] = field(default_factory=set)
     referenced: set[str] = field(default_factory=set)
     index: set[str] = field(default_factory=set)
@@ -77,8 +77,8 @@ class Judge:
         contents = self.reader.read(head)
         self.referenced |= contents.paths
         self._require_new_paths(head)
-        if head.snapshot_id in self.by_others:
-            state = self.by_others[head.snapshot_id]
+        if head.snapshot_id in self.foreign:
+            state = self.foreign[head.snapshot_id]
             _compare_rows(state, contents)
         else:
             state = self._judge_merge(commit, head, contents)
@@ -94,7 +94,7 @@ class Judge:
     def _age(self, uuid: str) -> int:
         return list(self._journals).index(uuid)
 
-    def waits(self, state: State) -> bool:
+    def is_behind(self, state: State) -> bool:
         """Return whether the mirror lacks files of the current changelog, or was merged from another."""
         if not state.uuid:
             return bool(self.journal.files)
@@ -111,32 +111,32 @@ class Judge:
         replayed, moved = summary.get(REPLAY, ""), head.summary.operation is Operation.REPLACE
         parent = self._built_on(commit.before)
         rebuilt_index = commit.rebuilt_index or parent.unseen
-        uuid, position, merged = self._position(summary[CURSOR], sure=not moved and not commit.late)
-        journal, told = self._journals.get(uuid, Journal()), truncation_of(summary[CURSOR])
-        stays = position == parent.position if replayed or moved else position <= parent.position
+        uuid, position, merged = self._position(summary[CURSOR], strict=not moved and not commit.delayed)
+        journal, truncation = self._journals.get(uuid, Journal()), truncation_of(summary[CURSOR])
+        unmoved = position == parent.position if replayed or moved else position <= parent.position
         if replayed.startswith((FULL, RESYNC_PREFIX)):
             if merged < parent.merged and uuid == parent.uuid:
                 raise Divergence(f"rebuilt up to {merged} files, although {parent.merged} were merged")
             if uuid and parent.uuid and self._age(uuid) < self._age(parent.uuid):
-                raise Divergence(f"rebuilt from {uuid}, which was dropped before {parent.uuid} was made")
-            floor = floor_after_rebuild(parent, told, journal.files[:merged], same=uuid == parent.uuid)
-            state = replace(self.before(None), floor=floor, followed=told)
+                raise Divergence(f"rebuilt from {uuid}, which was dropped before {parent.uuid} was created")
+            floor = floor_after_rebuild(parent, truncation, journal.files[:merged], same=uuid == parent.uuid)
+            state = replace(self.before(None), floor=floor, followed=truncation)
             state = state.after_merge(journal.files[:merged], merged, position)
             rebuilt_index |= journal.rewritten
         elif parent.uuid not in ("", uuid):
-            raise Divergence(f"merged from {uuid} on what was of {parent.uuid}")
+            raise Divergence(f"merged from {uuid} on a mirror of {parent.uuid}")
         elif parent.merged > merged or (
-            (parent.orders or parent.merged) and stays != bool(replayed or moved)
+            (parent.orders or parent.merged) and unmoved != bool(replayed or moved)
         ):
             raise Divergence(f"the cursor moved from {parent.position} to {position}")
         else:
-            floor = floor_after_merge(parent, told, journal, merged)
-            parent = replace(parent, floor=floor, followed=told)
+            floor = floor_after_merge(parent, truncation, journal, merged)
+            parent = replace(parent, floor=floor, followed=truncation)
             files = journal.files[parent.merged : merged]
             history = journal.files[: parent.merged]
             state = parent.after_merge(files, merged, position, history)
-            if rebuilt_index and (unsure := _unsure(parent, state, contents)):
-                state = parent.with_newest(unsure).after_merge(files, merged, position, history)
+            if rebuilt_index and (uncertain := _uncertain_keys(parent, state, contents)):
+                state = parent.with_newest(uncertain).after_merge(files, merged, position, history)
         state = replace(state, uuid=uuid)
         _compare_rows(state, contents)
         if int(summary[LIVE_ROWS]) != len(contents.rows):
@@ -146,10 +146,10 @@ class Judge:
         # The last slice of a stage may only delete, and a compaction rewrites few files.
         if not replayed.startswith((FULL, RESYNC_PREFIX)) and not moved:
             _require_no_empty_files(summary, contents)
-        # A delayed commit still succeeds if the commit in its place was rolled back.
+        # A delayed commit still succeeds if the commit that replaced it was rolled back.
         epoch, last = (
             int(summary[EPOCH]),
-            max(_epochs(commit.before), default=0) if commit.late else self.epoch,
+            max(_epochs(commit.before), default=0) if commit.delayed else self.epoch,
         )
         if epoch <= last:
             raise Divergence(f"epoch {epoch} after {last}")
@@ -159,18 +159,20 @@ class Judge:
         self.referenced |= self.index
         if root.snapshot_id != head.snapshot_id:
             raise Divergence("the root belongs to another snapshot")
-        missing = {one.path for one in root.segments if one.path not in self.io.files} - self.damaged
+        missing = {
+            segment.path for segment in root.segments if segment.path not in self.io.files
+        } - self.damaged
         if missing:
             raise Divergence(f"the root references {missing}, which are missing")
-        if not self.damaged.isdisjoint(one.path for one in root.segments):
+        if not self.damaged.isdisjoint(segment.path for segment in root.segments):
             return replace(state, unseen=True)
         return self._judge_index(commit.after, root, contents, state, rebuilt_index)
 
-    def _position(self, told: str, *, sure: bool) -> tuple[str, tuple[int, float], int]:
+    def _position(self, cursor_json: str, *, strict: bool) -> tuple[str, tuple[int, float], int]:
         """Return the uuid of the changelog, the position in it, and how many files are merged."""
-        cursor = Cursor.model_validate_json(told)
+        cursor = Cursor.model_validate_json(cursor_json)
         if not cursor.sources:
-            if self.known and sure:
+            if self.known and strict:
                 raise Divergence(f"the mirror was emptied, although the changelog has {self.known} files")
             return "", State().position, 0
         source = cursor.source
@@ -185,14 +187,14 @@ class Judge:
         """
         head = metadata.current_snapshot()
         state = self.before(head)
-        if head is None or CURSOR not in metadata.properties or snapshots.own_snapshots(metadata):
+        if head is None or CURSOR not in metadata.properties or snapshots.merge_snapshots(metadata):
             return state
         last = self.states[json.loads(metadata.properties[CURSOR])["snapshot_id"]]
         at: int | None = head.snapshot_id
-        while at in self.by_others:
+        while at in self.foreign:
             at = self._parents[at]
         same = at is not None and self.states[at].rows == last.rows
-        return last.after_others(state.rows) if same else state
+        return last.after_foreign_write(state.rows) if same else state
 
     def _judge_index(
         self, metadata: TableMetadata, root: Root, contents: Contents, state: State, rebuilt_index: bool
@@ -202,10 +204,10 @@ class Judge:
         if codes is None:
             return state
         index = self._read_index(codes, root)
-        live = {key: place for key, (place, _) in index.items() if place is not None}
-        places = contents.places()
-        if live != places:
-            wrong = {key: (live.get(key), places.get(key)) for key in live.keys() | places.keys()}
+        live = {key: location for key, (location, _) in index.items() if location is not None}
+        locations = contents.locations()
+        if live != locations:
+            wrong = {key: (live.get(key), locations.get(key)) for key in live.keys() | locations.keys()}
             wrong = {key: pair for key, pair in wrong.items() if pair[0] != pair[1]}
             raise Divergence(f"key → (index, mirror): {wrong}")
         counted = {file.path: (file.rows, file.live) for file in root.files if not file.removed}
@@ -228,49 +230,49 @@ class Judge:
         self, state: State, orders: dict[Key, Order], newest: tuple[int, ...] | None
     ) -> State:
         """Move expired tombstones, none newer than the root records: the changelog has their orders."""
-        gone = {
+        removed = {
             key
             for key, order in state.orders.items()
             if key not in orders and key not in state.rows and newest is not None and order <= newest
         }
-        if not gone:
+        if not removed:
             return state
         history = self._history(state)
-        told = {key: history[key] for key in gone if key in history}
-        kept = {key: order for key, order in state.orders.items() if key not in gone}
-        return replace(state, orders=kept, expired={**state.expired, **told})
+        expired = {key: history[key] for key in removed if key in history}
+        kept = {key: order for key, order in state.orders.items() if key not in removed}
+        return replace(state, orders=kept, expired={**state.expired, **expired})
 
     def _history(self, state: State) -> dict[Key, Order]:
         """Return the greatest merged order of each key."""
         history: dict[Key, Order] = {}
         files = self._journals[state.uuid].files[: state.merged] if state.uuid else []
-        for one in effects(files, state.floor):
-            history[one.key] = max(history.get(one.key, NOTHING), one.order)
+        for effect in effects(files, state.floor):
+            history[effect.key] = max(history.get(effect.key, NOTHING), effect.order)
         return history
 
     def _judge_rebuilt(self, state: State, orders: dict[Key, Order]) -> None:
         """Check rebuilt orders: equal if the changelog has the event, else between that event and the newest."""
         history = self._history(state)
         for key in orders.keys() | state.orders.keys():
-            got, true = orders.get(key), state.orders.get(key)
-            came_back = true is None and got == state.expired.get(key)  # an expired tombstone
-            if got == true or came_back:
+            found, expected = orders.get(key), state.orders.get(key)
+            restored = expected is None and found == state.expired.get(key)  # an expired tombstone
+            if found == expected or restored:
                 continue
             loose = key in state.touched or self._journals.get(state.uuid, self.journal).rewritten
             known = history.get(key)
-            least = min(true or NOTHING, known) if known else true
-            if loose and got is None and known is None and key not in state.rows:
+            least = min(expected or NOTHING, known) if known else expected
+            if loose and found is None and known is None and key not in state.rows:
                 continue
             most = max(state.greatest[:2], (state.floor or NOTHING)[:2])
-            if loose and got is not None and (least or NOTHING)[:2] <= got[:2] <= most:
+            if loose and found is not None and (least or NOTHING)[:2] <= found[:2] <= most:
                 continue
             raise Divergence(
-                f"after a rebuild, {key} has the order {got}, not {true} ({known} in the changelog)"
+                f"after a rebuild, {key} has the order {found}, not {expected} ({known} in the changelog)"
             )
 
-    def _read_index(self, codes: dict[int, Key], root: Root) -> dict[Key, tuple[Place | None, Order]]:
+    def _read_index(self, codes: dict[int, Key], root: Root) -> dict[Key, tuple[RowLocation | None, Order]]:
         """Read the newest entry of each key from all segments."""
-        index: dict[Key, tuple[Place | None, Order]] = {}
+        index: dict[Key, tuple[RowLocation | None, Order]] = {}
         for segment in root.segments:
             for code, ordinal, pos, order in self._entries_of(segment):
                 if ordinal >= 0 and segment.files[ordinal] >= len(root.files):
@@ -278,8 +280,8 @@ class Judge:
                         f"{segment.path} references data file {segment.files[ordinal]} of {len(root.files)}"
                     )
                 file = root.files[segment.files[ordinal]] if ordinal >= 0 else None
-                place = None if file is None or file.removed else (file.path, pos)
-                index.setdefault(codes[code], (place, order))
+                location = None if file is None or file.removed else (file.path, pos)
+                index.setdefault(codes[code], (location, order))
         return index
 
     def _entries_of(self, segment: SegmentInfo) -> list[tuple[int, int, int, Order]]:
@@ -288,8 +290,8 @@ class Judge:
             entries = read_segment_entries(self.io, segment)
             orders: list[list[int]] = entries.orders.tolist()
             self._entries[key] = [
-                (entries.keys.at(at), int(entries.file[at]), int(entries.pos[at]), (one, two, commit))
-                for at, (one, two, commit) in enumerate(orders)
+                (entries.keys.at(at), int(entries.file[at]), int(entries.pos[at]), (first, second, commit))
+                for at, (first, second, commit) in enumerate(orders)
             ]
         return self._entries[key]
 
@@ -297,7 +299,7 @@ class Judge:
         """Return the key of each code; None if two keys share a code, because the hash was shortened."""
         if not self._codes:
             shape = resolve_shape(self.setting.settings.tables[0], self.setting.schema)
-            codec = shape.with_mirror_salt(metadata.table_uuid).codec
+            codec = shape.with_mirror_salt(metadata.table_uuid).key_codec
             if root.segments:
                 codec = replace(codec, hash_bits=root.segments[0].hash_bits)
             keys = list(self.setting.pool)
@@ -320,8 +322,8 @@ class Judge:
                     self._added.add((entry.data_file.file_path, None))
 
 
-def _unsure(parent: State, state: State, contents: Contents) -> set[Key]:
-    """Return keys that other writers changed: once their order is lost, they may count as the newest."""
+def _uncertain_keys(parent: State, state: State, contents: Contents) -> set[Key]:
+    """Return keys of foreign writes: once their order is lost, they may count as the newest."""
     rows = contents.by_key()
     kept = {key for key in parent.touched if rows.get(key) == parent.rows.get(key)}
     return {key for key in kept if rows.get(key) != state.rows.get(key)}
@@ -330,8 +332,8 @@ def _unsure(parent: State, state: State, contents: Contents) -> set[Key]:
 def _epochs(metadata: TableMetadata) -> list[int]:
     """Return the epochs of icemirror's snapshots on main."""
     line = walk_ancestors(metadata.snapshots, metadata.current_snapshot_id)
-    told = (one.summary.additional_properties for one in line if one.summary)
-    return [int(one[EPOCH]) for one in told if EPOCH in one]
+    summaries = (snapshot.summary.additional_properties for snapshot in line if snapshot.summary)
+    return [int(summary[EPOCH]) for summary in summaries if EPOCH in summary]
 
 
 def _compare_rows(state: State, contents: Contents) -> None:
@@ -340,21 +342,21 @@ def _compare_rows(state: State, contents: Contents) -> None:
         raise Divergence(f"key → row (mirror, oracle): {_differences(rows, state.rows)}")
 
 
-def _differences(left: object, right: object) -> dict[object, tuple[object, object]]:
-    one, other = dict(left), dict(right)  # type: ignore[call-overload]
+def _differences(found: object, expected: object) -> dict[object, tuple[object, object]]:
+    left, right = dict(found), dict(expected)  # type: ignore[call-overload]
     return {
-        key: (one.get(key), other.get(key))
-        for key in one.keys() | other.keys()
-        if one.get(key) != other.get(key)
+        key: (left.get(key), right.get(key))
+        for key in left.keys() | right.keys()
+        if left.get(key) != right.get(key)
     }
 
 
 def _require_no_empty_files(summary: Mapping[str, str], contents: Contents) -> None:
     """Check that a commit which adds rows removed all empty files."""
-    dead = [
+    empty = [
         path
         for path, file in contents.data.items()
         if file.record_count == len(contents.deleted.get(path, ()))
     ]
-    if dead and "added-data-files" in summary:
-        raise Divergence(f"empty data files were kept: {dead}")
+    if empty and "added-data-files" in summary:
+        raise Divergence(f"empty data files were kept: {empty}")

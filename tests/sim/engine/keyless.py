@@ -14,7 +14,7 @@ from tests.sim.engine import snapshots
 from tests.sim.engine.journal import Event, File, Journal, Row
 from tests.sim.engine.judge import CURSOR, EPOCH, LIVE_ROWS, REPLAY, RESYNC_PREFIX, ROOT, Commit, Judge
 from tests.sim.engine.oracle import State
-from tests.sim.engine.planted import PlantedMistake
+from tests.sim.engine.planted import PlantedDefect
 from tests.sim.engine.reader import Contents, Divergence
 from tests.sim.engine.resyncs import ResyncedWorld
 from tests.sim.engine.setting import Key, Setting
@@ -52,7 +52,7 @@ class KeylessJudge(Judge):
         contents = self.reader.read(head)
         self.referenced |= contents.paths
         self._require_new_paths(head)
-        foreign = self.by_others.get(head.snapshot_id)
+        foreign = self.foreign.get(head.snapshot_id)
         state = foreign if foreign is not None else self._judge_merge(commit, head, contents)
         bag: Bag = Counter(contents.rows.values())
         if not isinstance(state, BagState) or bag != state.bag:
@@ -69,7 +69,7 @@ class KeylessJudge(Judge):
             raise Divergence(f"snapshot {head.snapshot_id} is not a merge")
         summary = head.summary.additional_properties
         parent = self.before(commit.before.current_snapshot())
-        uuid, position, merged = self._position(summary[CURSOR], sure=not commit.late)
+        uuid, position, merged = self._position(summary[CURSOR], strict=not commit.delayed)
         files = self._journals[uuid].files if uuid else []
         if summary.get(REPLAY, "").startswith(RESYNC_PREFIX):
             bag = _inserted(files[:merged])
@@ -81,7 +81,7 @@ class KeylessJudge(Judge):
             raise Divergence(
                 f"{summary[LIVE_ROWS]} live rows in the summary, {len(contents.rows)} in the table"
             )
-        if not commit.late and int(summary[EPOCH]) <= self.epoch:
+        if not commit.delayed and int(summary[EPOCH]) <= self.epoch:
             raise Divergence(f"epoch {summary[EPOCH]} after {self.epoch}")
         self.epoch = max(self.epoch, int(summary[EPOCH]))
         root = read_root(self.io, summary[ROOT])
@@ -99,14 +99,14 @@ def _inserted(files: list[File]) -> Bag:
 class KeylessWorld(ResyncedWorld):
     """Another writer only removes data files: rows have no key to update by."""
 
-    def __init__(self, seed: int, mistake: PlantedMistake | None = None) -> None:
-        super().__init__(seed, mistake)
+    def __init__(self, seed: int, defect: PlantedDefect | None = None) -> None:
+        super().__init__(seed, defect)
         self.setting = replace(self.setting, keyless=True, soft=False)
-        self.story = [repr(self.setting)]
+        self.trace = [repr(self.setting)]
         self.journal = Inserts()
         self.judge = KeylessJudge(self.io, self.setting, self.journal)
 
-    def _write_by_others(self) -> str | None:
+    def _write_foreign(self) -> str | None:
         table = self.mirror
         head = table.current_snapshot() if table else None
         if table is None or head is None:
@@ -115,9 +115,9 @@ class KeylessWorld(ResyncedWorld):
         if not contents.data or not isinstance(before, BagState):
             return None
         path = self.dice.choice(sorted(contents.data))
-        lost: Bag = Counter(row for (file, _), row in contents.rows.items() if file == path)
-        gone = {delete_key(one) for one in contents.deletes} | {delete_key(contents.data[path])}
+        removed_rows: Bag = Counter(row for (file, _), row in contents.rows.items() if file == path)
+        removed = {delete_key(file) for file in contents.deletes} | {delete_key(contents.data[path])}
         snapshot_id = next(self._ids)
-        self.judge.by_others[snapshot_id] = replace(before, bag=before.bag - lost)
-        snapshots.commit(table, "delete", gone=gone, first_id=snapshot_id)
-        return f"another writer takes out {path.rsplit('/', 1)[-1]}"
+        self.judge.foreign[snapshot_id] = replace(before, bag=before.bag - removed_rows)
+        snapshots.commit(table, "delete", removed=removed, first_id=snapshot_id)
+        return f"another writer removes {path.rsplit('/', 1)[-1]}"

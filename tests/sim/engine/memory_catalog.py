@@ -25,7 +25,7 @@ from pyiceberg.table.update import AddSnapshotUpdate, _apply_table_update, _Tabl
 from spark_job.iceberg.catalogs import Catalogs
 from tests.sim.engine.memory_io import MemoryIO
 
-_EARLIER = 3  # metadata that a stale read may show
+_EARLIER = 3  # versions of metadata that a stale read may return
 
 
 class Fault(StrEnum):
@@ -34,9 +34,9 @@ class Fault(StrEnum):
     LOST_BEFORE = "lost before"  # no effect, and an ambiguous error
     LOST_AFTER = "lost after"  # committed, but the response is lost
     BLIND_AFTER = "blind after"  # committed, the response is lost, and so is the check
-    LATE = "late"  # committed some steps later
+    DELAYED = "delayed"  # committed some steps later
     REFUSED_AFTER = "refused after"  # committed, and the retry of the transport is refused
-    STALE = "made from a changelog as it was"  # a cache or a replica shows fewer commits
+    STALE = "planned from a stale changelog"  # a cache or a replica returns fewer commits
 
 
 class MemoryCatalog(NoopCatalog):
@@ -48,8 +48,8 @@ class MemoryCatalog(NoopCatalog):
         self.tables: dict[tuple[str, ...], tuple[TableMetadata, str]] = {}
         self.earlier: dict[tuple[str, ...], deque[TableMetadata]] = {}
         self.fault: Fault | None = None
-        self.late: list[Callable[[], None]] = []
-        self.landing = False
+        self.delayed: list[Callable[[], None]] = []
+        self.applying_delayed = False
         self._observe = observe
         self._blind = False
         self._versions = count()
@@ -58,7 +58,7 @@ class MemoryCatalog(NoopCatalog):
         """All namespaces exist."""
 
     def drop_table(self, identifier: Any) -> None:
-        """Drop a table; its files stay, and a stale read may still show it."""
+        """Drop a table; its files stay, and a stale read may still return it."""
         self.tables.pop(self.identifier_to_tuple(identifier))
 
     def create_table(
@@ -73,8 +73,8 @@ class MemoryCatalog(NoopCatalog):
         name = self.identifier_to_tuple(identifier)
         if name in self.tables:
             raise TableAlreadyExistsError(str(name))
-        place = f"file:///lake/{'/'.join(name)}"
-        metadata = new_table_metadata(schema, partition_spec, sort_order, place, properties or {})
+        location = f"file:///lake/{'/'.join(name)}"
+        metadata = new_table_metadata(schema, partition_spec, sort_order, location, properties or {})
         if metadata.format_version >= 3:
             metadata = metadata.model_copy(update={"next_row_id": 0})
         self.put(name, metadata)
@@ -105,8 +105,8 @@ class MemoryCatalog(NoopCatalog):
         match fault:
             case Fault.LOST_BEFORE:
                 raise CommitStateUnknownException("no answer")
-            case Fault.LATE:
-                self.late.append(lambda: self._apply(name, requirements, updates))
+            case Fault.DELAYED:
+                self.delayed.append(lambda: self._apply(name, requirements, updates))
                 raise CommitStateUnknownException("no answer yet")
         self._apply(name, requirements, updates)
         match fault:
@@ -118,19 +118,19 @@ class MemoryCatalog(NoopCatalog):
         metadata, version = self.tables[name]
         return CommitTableResponse(metadata=metadata, **{"metadata-location": version})
 
-    def land_late(self) -> int:
+    def apply_delayed(self) -> int:
         """Apply delayed commits that the catalog still accepts; return how many."""
-        landed = 0
-        waiting, self.late = self.late, []
-        self.landing = True
+        applied = 0
+        waiting, self.delayed = self.delayed, []
+        self.applying_delayed = True
         for commit in waiting:
             try:
                 commit()
-                landed += 1
+                applied += 1
             except CommitFailedException:
                 continue
-        self.landing = False
-        return landed
+        self.applying_delayed = False
+        return applied
 
     def _take_fault(self, updates: Any) -> Fault | None:
         ours = any(

@@ -1,8 +1,8 @@
 """The state that the mirror must have at each snapshot: the journal replayed row by row, plus foreign writes.
 
-A row that another writer adds gets the order that its key had at the last merge, live or deleted; a new key gets the
-greatest order merged so far. A row that another writer deletes leaves a tombstone with the row's order, unless no
-merge has indexed it. An update by another writer keeps the row's order.
+A foreign insert gets the order that its key had at the last merge, live or deleted; a new key gets the greatest order
+merged so far. A foreign delete leaves a tombstone with the row's order, unless no merge has indexed the row. A foreign
+update keeps the row's order.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from icemirror.tables.cursor import Truncation
-from tests.sim.engine.journal import File, Order, Place, Row
-from tests.sim.engine.kept import kept_row
+from tests.sim.engine.effects import Effect, effects, find_value
+from tests.sim.engine.journal import EventPosition, File, Order, Row
 from tests.sim.engine.setting import SAME, Key
-from tests.sim.engine.unchanged import Effect, effects, find_value
+from tests.sim.engine.soft_deletes import row_with_soft_deletes
 
 NOTHING: Order = (0, 0, 0)
 
@@ -23,7 +23,7 @@ NOTHING: Order = (0, 0, 0)
 class State:
     """One snapshot. `orders`: those of the last merge at or before it, of live rows and tombstones.
 
-    `touched`: keys whose rows another writer changed. `expired`: orders of expired tombstones that the changelog still
+    `touched`: keys with foreign writes. `expired`: orders of expired tombstones that the changelog still
     has. `unseen`: damage hid from the judge which tombstones the last merge expired. `uuid`: the merged changelog;
     empty before the first merge. `soft`: soft deletes. `floor`: the truncation before which no event counts;
     `followed`: the same as the cursor records it.
@@ -38,7 +38,7 @@ class State:
     unseen: bool = False
     uuid: str = ""
     soft: bool = False
-    floor: Place | None = None
+    floor: EventPosition | None = None
     followed: Truncation | None = None
 
     @property
@@ -46,7 +46,7 @@ class State:
         """The greatest change merged so far."""
         return max(self.orders.values(), default=NOTHING)
 
-    def after_others(self, rows: Mapping[Key, Row]) -> State:
+    def after_foreign_write(self, rows: Mapping[Key, Row]) -> State:
         """Return the state after another writer changed the rows to these."""
         changed = {key for key in rows.keys() | self.rows.keys() if rows.get(key) != self.rows.get(key)}
         return replace(self, rows=rows, touched=self.touched | changed)
@@ -68,33 +68,35 @@ class State:
         known_orders = {**self.expired, **orders}
         rows, touched, expired = dict(self.rows), set(self.touched), dict(self.expired)
         applied, partial = effects(files, self.floor), set[Effect]()
-        for one in applied:
-            if one.order < orders.get(one.key, expired.get(one.key, NOTHING)):
+        for effect in applied:
+            if effect.order < orders.get(effect.key, expired.get(effect.key, NOTHING)):
                 continue
-            orders[one.key] = one.order
-            expired.pop(one.key, None)
-            touched.discard(one.key)
-            partial = {other for other in partial if other.key != one.key}
+            orders[effect.key] = effect.order
+            expired.pop(effect.key, None)
+            touched.discard(effect.key)
+            partial = {known for known in partial if known.key != effect.key}
             if self.soft:
-                partial.add(one)
+                partial.add(effect)
                 continue
-            row = None if one.ends else one.event.row
+            row = None if effect.ends else effect.event.row
             if row is None:
-                rows.pop(one.key, None)
+                rows.pop(effect.key, None)
             else:
-                rows[one.key] = row
-                partial |= {one} if row[1] == SAME else set()
-        for one in partial:
+                rows[effect.key] = row
+                partial |= {effect} if row[1] == SAME else set()
+        for effect in partial:
             if self.soft:
-                counting = [other for other in applied if other.order >= known_orders.get(one.key, NOTHING)]
-                rows[one.key] = kept_row(
-                    one, counting, self.rows.get(one.key), [*effects(history, self.floor), *applied]
+                counting = [
+                    known for known in applied if known.order >= known_orders.get(effect.key, NOTHING)
+                ]
+                rows[effect.key] = row_with_soft_deletes(
+                    effect, counting, self.rows.get(effect.key), [*effects(history, self.floor), *applied]
                 )
                 continue
-            v, _, x, flag = rows[one.key]
-            rows[one.key] = (
+            v, _, x, flag = rows[effect.key]
+            rows[effect.key] = (
                 v,
-                self._unchanged(one, applied, effects([*history, *files], self.floor), known_orders),
+                self._unchanged(effect, applied, effects([*history, *files], self.floor), known_orders),
                 x,
                 flag,
             )
@@ -117,13 +119,17 @@ class State:
     ) -> str | None:
         """Return an unchanged value: from the slice, else from the mirror's row, else from all events."""
         least = known_orders.get(winner.key, NOTHING)
-        counting = [one for one in slice_ if one.key == winner.key and one.order >= least]
-        counting.sort(key=lambda one: (one.order, one.arrival), reverse=True)
+        counting = [effect for effect in slice_ if effect.key == winner.key and effect.order >= least]
+        counting.sort(key=lambda effect: (effect.order, effect.arrival), reverse=True)
         found = find_value(winner.event, counting[1:])
         if found.found or found.ended:
             return found.value
         if winner.key in self.rows:
             return self.rows[winner.key][1]
-        known = [one for one in everything if one.key == winner.key and one.order[:2] <= winner.order[:2]]
-        known.sort(key=lambda one: (one.order[:2], one.arrival), reverse=True)
+        known = [
+            effect
+            for effect in everything
+            if effect.key == winner.key and effect.order[:2] <= winner.order[:2]
+        ]
+        known.sort(key=lambda effect: (effect.order[:2], effect.arrival), reverse=True)
         return find_value(winner.event, known[1:]).value

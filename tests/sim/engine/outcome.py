@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Outcome:
-    """Judged snapshots, what happened, and the crash points at which a merge died."""
+    """The number of judged snapshots, the trace, and the crash points at which a merge died."""
 
     snapshots: int
-    story: list[str]
+    trace: list[str]
     deaths: list[str]

@@ -1,4 +1,4 @@
-"""All planted mistakes. The simulation must find each: else "all seeds hold" would prove nothing."""
+"""All planted defects. The simulation must detect each: otherwise passing seeds would prove nothing."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tests.sim.engine import (
     planted_truncation,
 )
 from tests.sim.engine.planted_merge import FOUR_BITS
-from tests.sim.engine.planting import PLANTED, PlantedMistake
+from tests.sim.engine.planting import PLANTED, PlantedDefect
 
 __all__ = [
     "FOUR_BITS",
     "PLANTED",
-    "PlantedMistake",
+    "PlantedDefect",
     "planted_compaction",
     "planted_index",
     "planted_keyless",

@@ -1,4 +1,4 @@
-"""Mistakes in tables without a key."""
+"""Defects in tables without a key."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _before = frozenset(PLANTED)
 
 @plant((append_rows, "sort_by_position"))
 def last_row_without_a_key_forgotten(sort_by_position: Any) -> Any:
-    def wrong(changes: Any) -> Any:
+    def defective(changes: Any) -> Any:
         ordered = sort_by_position(changes)
         return ordered.take(slice(0, max(len(ordered) - 1, 1)))
 
-    return wrong
+    return defective
 
 
 @plant((repair_index, "count_live_rows"))

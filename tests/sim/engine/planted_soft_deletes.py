@@ -1,4 +1,4 @@
-"""Mistakes in soft deletes."""
+"""Defects in soft deletes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from spark_job import pipeline
-from spark_job.columns.added_columns import DELETED
+from spark_job.columns.added_columns import DELETED_FLAG
 from spark_job.columns.parquet_columns import column_names, open_parquet, read_rows_at
-from spark_job.merge import metadata_columns as own_values
-from spark_job.merge import unchanged_values as old_values
-from spark_job.merge import write_winners
+from spark_job.merge import metadata_columns, unchanged_values, write_winners
 from spark_job.plan.divergence import Diverged
 from spark_job.rebuild import rebuild
 from tests.sim.engine.planting import PLANTED, plant
@@ -21,73 +19,73 @@ from tests.sim.engine.planting import PLANTED, plant
 _before = frozenset(PLANTED)
 
 
-@plant((old_values.UnchangedValues, "_kept_values"))
-def values_lost_at_a_soft_delete(_left_out: Any) -> Any:
+@plant((unchanged_values.UnchangedValues, "_find_missing_values"))
+def values_lost_at_a_soft_delete(_find_missing_values: Any) -> Any:
     return lambda _self, _winners, _rows: {}
 
 
-@plant((own_values, "_column_values"))
+@plant((metadata_columns, "_column_values"))
 def flag_not_cleared_by_an_insert(values: Any) -> Any:
-    def wrong(self: Any, role: str, winners: Any, sides: Any, index: Any) -> Any:
+    def defective(self: Any, role: str, winners: Any, sides: Any, index: Any) -> Any:
         flags = values(self, role, winners, sides, index)
-        if role != DELETED:
+        if role != DELETED_FLAG:
             return flags
-        file, pos = own_values._replaced_locations(winners, sides, index)
-        told: list[bool] = flags.to_pylist()
+        file, pos = metadata_columns._replaced_locations(winners, sides, index)
+        values_after: list[bool] = flags.to_pylist()
         for at in np.flatnonzero(file >= 0):
             path = sides.mirror_paths[file[at]]
             with open_parquet(sides.mirror_io, path) as parquet:
-                if self.ids[DELETED] in column_names(parquet, path):
-                    (flag,) = read_rows_at(parquet, path, (self.ids[DELETED],), pos[at : at + 1])
-                    told[at] = told[at] or bool(flag[0].as_py())
-        return pa.array(told)
+                if self.ids[DELETED_FLAG] in column_names(parquet, path):
+                    (flag,) = read_rows_at(parquet, path, (self.ids[DELETED_FLAG],), pos[at : at + 1])
+                    values_after[at] = values_after[at] or bool(flag[0].as_py())
+        return pa.array(values_after)
 
-    return wrong
+    return defective
 
 
 @plant((rebuild, "_plan_stage"))
 def rebuild_forgets_flagged_rows(plan: Any) -> Any:
-    def wrong(*given: Any) -> Any:
-        staged = plan(*given)
+    def defective(*arguments: Any) -> Any:
+        staged = plan(*arguments)
         if isinstance(staged, Diverged):
             return staged
         return replace(staged, shape=replace(staged.shape, keeps_deleted_rows=False))
 
-    return wrong
+    return defective
 
 
 @plant((pipeline, "keep_deleted_rows"))
 def delete_of_an_absent_key_writes_no_row(keep: Any) -> Any:
-    def wrong(fate: Any) -> Any:
-        alone = fate.tombstones & ~fate.removes
-        kept = keep(replace(fate, tombstones=fate.tombstones & fate.removes))
+    def defective(effects: Any) -> Any:
+        alone = effects.tombstones & ~effects.removes
+        kept = keep(replace(effects, tombstones=effects.tombstones & effects.removes))
         return replace(kept, tombstones=alone)
 
-    return wrong
+    return defective
 
 
-@plant((old_values.UnchangedValues, "_search_rows"))
-def row_of_the_mirror_not_read_at_a_soft_delete(_ask: Any) -> Any:
-    return lambda *_given: None
+@plant((unchanged_values.UnchangedValues, "_search_rows"))
+def row_of_the_mirror_not_read_at_a_soft_delete(_search: Any) -> Any:
+    return lambda *_arguments: None
 
 
-@plant((old_values.UnchangedValues, "_search_events"))
-def update_before_a_soft_delete_not_read(_ask: Any) -> Any:
-    return lambda _self, search, _told, skip_last: np.zeros(len(search.keys), dtype=np.bool_)
+@plant((unchanged_values.UnchangedValues, "_search_events"))
+def update_before_a_soft_delete_not_read(_search: Any) -> Any:
+    return lambda _self, search, _events, skip_last: np.zeros(len(search.keys), dtype=np.bool_)
 
 
-@plant((old_values.UnchangedValues, "_search_first_deletes"))
-def last_of_two_deletes_gives_the_row(ask: Any) -> Any:
-    def wrong(self: Any, search: Any, told: Any, may: Any) -> None:
-        turned = replace(told.events, sequence=np.iinfo(np.uint64).max - told.events.sequence)
-        ask(self, search, replace(told, events=turned), may)
+@plant((unchanged_values.UnchangedValues, "_search_first_deletes"))
+def last_of_two_deletes_gives_the_row(search_deletes: Any) -> Any:
+    def defective(self: Any, search: Any, events: Any, may: Any) -> None:
+        reversed_events = replace(events.events, sequence=np.iinfo(np.uint64).max - events.events.sequence)
+        search_deletes(self, search, replace(events, events=reversed_events), may)
 
-    return wrong
+    return defective
 
 
 @plant((write_winners, "restore_old_keys"))
-def row_flagged_under_its_new_key(_with: Any) -> Any:
-    return lambda rows, *_given: rows
+def row_flagged_under_its_new_key(_restore: Any) -> Any:
+    return lambda rows, *_arguments: rows
 
 
 NAMES = frozenset(PLANTED) - _before

@@ -1,4 +1,4 @@
-"""Mistakes in following truncations of the source."""
+"""Defects in following truncations of the source."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from typing import Any
 import numpy as np
 
 from icemirror.tables.cursor import Cursor
-from spark_job.changelog import read_changes, truncations
+from spark_job.changelog import read_events, truncations
 from spark_job.changelog import rejected_rows as rejected
-from spark_job.plan import planner, plans, truncation
+from spark_job.plan import apply_truncation, planner, plans
 from spark_job.plan.slices import Slice
-from spark_job.rebuild import rebuild, restore_cursor
+from spark_job.rebuild import restore_cursor, stage_progress
 from tests.sim.engine.planting import PLANTED, instead, plant
 
 _before = frozenset(PLANTED)
 
 
-@plant((read_changes, "_drop_truncated_events"))
+@plant((read_events, "_drop_truncated_events"))
 def events_before_a_truncation_count(_drop_truncated_events: Any) -> Any:
-    return lambda sifted, *_given: sifted
+    return lambda events, *_arguments: events
 
 
-@plant((read_changes, "events_before"))
+@plant((read_events, "events_before"))
 def rows_after_a_truncation_removed(_before_it: Any) -> Any:
-    return lambda _truncation, sequence, *_given: np.ones(len(sequence), dtype=np.bool_)
+    return lambda _truncation, sequence, *_arguments: np.ones(len(sequence), dtype=np.bool_)
 
 
-@plant((read_changes, "events_before"))
+@plant((read_events, "events_before"))
 def ties_with_a_truncation_removed(before: Any) -> Any:
     """Ignores the position of the row in its commit."""
 
-    def wrong(truncation: Any, *given: Any) -> Any:
-        return before(truncation.model_copy(update={"commit": 1 << 62}), *given)
+    def defective(truncation: Any, *arguments: Any) -> Any:
+        return before(truncation.model_copy(update={"commit": 1 << 62}), *arguments)
 
-    return wrong
+    return defective
 
 
 @plant((Cursor, "with_truncation"))
@@ -43,60 +43,60 @@ def truncation_not_kept_with_the_cursor(_at: Any) -> Any:
     return lambda self, _truncation: self
 
 
-@plant((rejected, "is_new_truncation"), (truncation, "cached_truncation"))
+@plant((rejected, "is_new_truncation"))
 def truncation_ignored(_require: Any) -> Any:
     return instead(None)(None)
 
 
-@plant((truncation, "find_truncation"))
+@plant((apply_truncation, "find_truncation"))
 def first_truncation_taken_for_the_last(find: Any) -> Any:
-    def wrong(io: Any, files: Any, shape: Any) -> Any:
-        found = [one for file in files if (one := find(io, [file], shape)) is not None]
-        return min(found, key=lambda one: one.truncation.order, default=None)
+    def defective(io: Any, files: Any, shape: Any) -> Any:
+        found = [first for file in files if (first := find(io, [file], shape)) is not None]
+        return min(found, key=lambda first: first.truncation.order, default=None)
 
-    return wrong
+    return defective
 
 
-@plant((plans, "follow_truncation"))
+@plant((plans, "apply_truncation"))
 def truncation_followed_without_a_rebuild(_follow: Any) -> Any:
-    """Late events become stale, but existing rows stay."""
+    """Treats earlier events as stale, but keeps existing rows."""
 
-    def wrong(prepared: Any, part: Any) -> Any:
-        files = [file for one in prepared.slices for file in one.files]
+    def defective(prepared: Any, part: Any, _unmerged: Any) -> Any:
+        files = [file for slice_ in prepared.slices for file in slice_.files]
         last = truncations.find_truncation(prepared.changelog.io, files, prepared.shape)
         if last is None or not truncations.is_new_truncation(
-            last.truncation, prepared.shape.followed_truncation
+            last.truncation, prepared.shape.applied_truncation
         ):
             return prepared, part
-        shape = replace(prepared.shape, followed_truncation=last.truncation)
+        shape = replace(prepared.shape, applied_truncation=last.truncation)
         return replace(prepared, shape=shape), Slice(part.files, part.cursor.with_truncation(last.truncation))
 
-    return wrong
+    return defective
 
 
-@plant((rebuild, "_lacks_truncation"))
+@plant((stage_progress, "_lacks_truncation"))
 def swapped_before_the_truncation_is_merged(_lacks: Any) -> Any:
     return instead(False)(None)
 
 
-@plant((planner, "require_followed_truncation"))
+@plant((planner, "require_truncation_in_changelog"))
 def rolled_back_truncation_still_followed(_require: Any) -> Any:
     return instead(None)(None)
 
 
 @plant((truncations, "_greatest_position"))
 def first_truncation_of_a_file_taken_for_its_last(_greatest_position: Any) -> Any:
-    def wrong(parts: Any, rows: Any) -> Any:
-        return min((*told, row) for told, row in zip(parts.tolist(), rows.tolist(), strict=True))
+    def defective(parts: Any, rows: Any) -> Any:
+        return min((*sequence, row) for sequence, row in zip(parts.tolist(), rows.tolist(), strict=True))
 
-    return wrong
+    return defective
 
 
 @plant((restore_cursor, "CursorSource"))
 def truncation_lost_when_a_rebuild_is_reanchored(source: Any) -> Any:
-    return lambda **named: source(**{**named, "truncated": None})
+    return lambda **options: source(**{**options, "truncated": None})
 
 
 NAMES = frozenset(PLANTED) - _before
 ROLLED_BACK = frozenset({"rolled back truncation still followed"})
-"""Mistakes that only show where commits of the changelog are rolled back."""
+"""Defects that show only if commits of the changelog are rolled back."""

@@ -1,4 +1,4 @@
-"""Plants mistakes in the product while a seed runs, by patching its functions."""
+"""Plants defects in the product while a seed runs, by patching its functions."""
 
 from __future__ import annotations
 
@@ -12,34 +12,36 @@ Change = tuple[Any, str, Callable[[Any], Any]]
 
 
 @dataclass(frozen=True)
-class PlantedMistake:
-    """Attributes of the product, each with a function that turns the right one into a wrong one."""
+class PlantedDefect:
+    """Attributes of the product, each with a function that returns a defective replacement."""
 
     changes: tuple[Change, ...]
 
     @contextmanager
     def planted(self) -> Iterator[None]:
-        """Run the product with the mistake."""
+        """Run the product with the defect."""
         with ExitStack() as stack:
             for owner, name, change in self.changes:
                 stack.enter_context(patch.object(owner, name, change(getattr(owner, name))))
             yield
 
 
-PLANTED: dict[str, PlantedMistake] = {}
+PLANTED: dict[str, PlantedDefect] = {}
 
 
-def plant(*places: tuple[Any, str], name: str = "") -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
-    """Register a mistake under the name of the function that makes it."""
+def plant(
+    *targets: tuple[Any, str], name: str = ""
+) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
+    """Register a defect under the name of the decorated function."""
 
     def register(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        called = name or change.__name__.replace("_", " ")
-        PLANTED[called] = PlantedMistake(tuple((owner, attribute, change) for owner, attribute in places))
+        label = name or change.__name__.replace("_", " ")
+        PLANTED[label] = PlantedDefect(tuple((owner, attribute, change) for owner, attribute in targets))
         return change
 
     return register
 
 
 def instead(value: Any) -> Callable[[Any], Any]:
-    """Return a mistake that always returns this value."""
-    return lambda _old: lambda *_arguments, **_named: value
+    """Return a defect: the function always returns this value."""
+    return lambda _original: lambda *_arguments, **_named: value

@@ -1,4 +1,4 @@
-"""The merge as a process: it can be paused at its crash points, die there, and restart with empty caches."""
+"""Simulates the process of a merge: crash points that pause or kill it, and restarts with empty caches."""
 
 from __future__ import annotations
 
@@ -16,21 +16,28 @@ from unittest.mock import patch
 import pyarrow.parquet as pq
 
 from spark_job import pipeline
-from spark_job.commit import commit_slice
-from spark_job.index import blocks, lookup, scan, segment, tiers, write_segment
-from spark_job.index import merge_segments as compaction
-from spark_job.index import segment_cache as whole
+from spark_job.commit import commit_slice, next_root
+from spark_job.index import (
+    blocks,
+    lookup,
+    plan_index_merge,
+    scan,
+    segment,
+    segment_cache,
+    tiers,
+    write_segment,
+)
 from spark_job.maintenance import choose_files, compact, index_foreign_writes
 from spark_job.merge import slice_work
-from spark_job.storage import immutable_cache as immutable
-from spark_job.storage.immutable_cache import clear_file_caches
+from spark_job.storage import file_cache
+from spark_job.storage.file_cache import clear_file_caches
 from tests.sim.engine.setting import Setting
 
 _WITH_BLOCKS = (blocks, lookup, scan, segment, write_segment)
 _SMALL_CACHE = 4  # entries of each cache, in a quarter of the seeds
 
 
-NAMES = (
+MERGE_POINTS = (
     "create-mirror",
     "mirror-created",
     "segments-rebuilt",
@@ -49,27 +56,27 @@ NAMES = (
 )
 
 
-COMPACTION_NAMES = ("write-moved", "moved-written", "moved-indexed")
+COMPACTION_POINTS = ("write-moved", "moved-written", "moved-indexed")
 
 
-class Points:
-    """Records the crash points that were passed, and calls `act` once at the expected one."""
+class CrashPoints:
+    """Records the crash points that a merge passes, and calls `act` once at the expected one."""
 
     def __init__(self) -> None:
         self.passed: list[str] = []
         self._name, self._left = "", 0
         self._act: Callable[[str], None] | None = None
 
-    def expect(self, name: str, time: int, act: Callable[[str], None] | None) -> None:
-        """Call `act` when this point has been passed `time` times."""
-        self.passed, self._name, self._left, self._act = [], name, time, act
+    def expect(self, name: str, occurrence: int, act: Callable[[str], None] | None) -> None:
+        """Call `act` when this point is passed for the given time, counted from 1."""
+        self.passed, self._name, self._left, self._act = [], name, occurrence, act
 
     def expect_nothing(self) -> None:
         """Expect no point."""
         self.expect("", 0, None)
 
-    def reach(self, name: str) -> None:
-        """Replace the product's own function."""
+    def crash_point(self, name: str) -> None:
+        """Replace the product's `crash_point`."""
         self.passed.append(name)
         self._left -= name == self._name
         if self._act is not None and name == self._name and self._left <= 0:
@@ -105,7 +112,7 @@ def restart() -> None:
 
 
 class Clock:
-    """Wall time that is up to an hour off, in either direction."""
+    """A wall clock that is wrong by up to an hour in either direction."""
 
     def __init__(self, dice: random.Random) -> None:
         self._dice, self._now = dice, 1_800_000_000.0
@@ -119,7 +126,7 @@ class Clock:
 
 
 @contextmanager
-def stage(setting: Setting, points: Points, seed: int) -> Iterator[None]:
+def patched_product(setting: Setting, points: CrashPoints, seed: int) -> Iterator[None]:
     """Set up the product for a seed: crash points, no threads, known identifiers, small sizes."""
     dice = random.Random(seed)
     clock = Clock(random.Random(seed + 1))
@@ -128,16 +135,20 @@ def stage(setting: Setting, points: Points, seed: int) -> Iterator[None]:
         def set_to(module: object, name: str, value: object) -> None:
             stack.enter_context(patch.object(module, name, value))
 
-        for name in ("read", "read_row_group", "read_row_groups"):  # the tables are tiny
+        for name in (
+            "read",
+            "read_row_group",
+            "read_row_groups",
+        ):  # threads cost more than they save on tiny tables
             set_to(pq.ParquetFile, name, partialmethod(getattr(pq.ParquetFile, name), use_threads=False))
 
-        for module in [one for name, one in sys.modules.items() if name.startswith("spark_job.")]:
-            for name, value in (("reach", points.reach), ("ThreadPoolExecutor", _Inline)):
+        for module in [loaded for name, loaded in sys.modules.items() if name.startswith("spark_job.")]:
+            for name, value in (("crash_point", points.crash_point), ("ThreadPoolExecutor", _Inline)):
                 if hasattr(module, name):
                     set_to(module, name, value)
         for module in _WITH_BLOCKS:
             set_to(module, "BLOCK_ROWS", setting.block_rows)
-        for module in (commit_slice, index_foreign_writes, compact, pipeline, slice_work):
+        for module in (commit_slice, next_root, index_foreign_writes, compact, pipeline, slice_work):
             set_to(module, "time", clock)
         set_to(uuid, "uuid4", lambda: uuid.UUID(int=dice.getrandbits(128), version=4))
         set_to(choose_files, "FAN_IN", setting.data_fan_in)
@@ -146,11 +157,12 @@ def stage(setting: Setting, points: Points, seed: int) -> Iterator[None]:
         set_to(tiers, "_TIER_0_ENTRIES", setting.smallest_tier)
         set_to(tiers, "_MIN_REWRITTEN_ENTRIES", setting.least_work)
         set_to(tiers, "_REWRITTEN_PER_ADDED_ENTRY", 1)
-        for module in (tiers, compaction):
-            set_to(module, "PIECE_ENTRIES", setting.piece_entries)
-        for limit in ("_SMALL_BYTES", "_LARGE_BYTES") if seed % 2 else ():  # segments are read by block
-            set_to(whole, limit, 0)
-        for cache in list(immutable._caches) if seed % 4 == 1 else ():
+        set_to(plan_index_merge, "MAX_STEP_ENTRIES", setting.step_entries)
+        for limit in (
+            ("_ALWAYS_CACHED_BYTES", "_MAX_CACHED_BYTES") if seed % 2 else ()
+        ):  # segments are read by block
+            set_to(segment_cache, limit, 0)
+        for cache in list(file_cache._caches) if seed % 4 == 1 else ():
             set_to(cache, "_max_weight", _SMALL_CACHE)
         restart()
         yield

@@ -18,7 +18,7 @@ from tests.sim.engine.journal import Row, row_of
 from tests.sim.engine.memory_io import MemoryIO
 from tests.sim.engine.setting import Key
 
-Place = tuple[str, int]
+RowLocation = tuple[str, int]
 FLAG = "_is_deleted"
 
 
@@ -28,9 +28,9 @@ class Divergence(AssertionError):
 
 @dataclass
 class Contents:
-    """What a reader finds: live rows by location, the files, and deleted positions by data file."""
+    """A snapshot as a reader sees it: live rows by location, files, and deleted positions by data file."""
 
-    rows: dict[Place, tuple[Key, Row]] = field(default_factory=dict)
+    rows: dict[RowLocation, tuple[Key, Row]] = field(default_factory=dict)
     data: dict[str, DataFile] = field(default_factory=dict)
     deletes: list[DataFile] = field(default_factory=list)
     deleted: dict[str, set[int]] = field(default_factory=dict)
@@ -45,18 +45,18 @@ class Contents:
             found[key] = row
         return found
 
-    def places(self) -> dict[Key, Place]:
+    def locations(self) -> dict[Key, RowLocation]:
         """Return the location of each key's row."""
-        return {key: place for place, (key, _) in self.rows.items()}
+        return {key: location for location, (key, _) in self.rows.items()}
 
 
 class Reader:
-    """Caches files, which never change."""
+    """Reads snapshots and caches their files, which never change."""
 
     def __init__(self, io: MemoryIO, key_names: list[str]) -> None:
         self._io, self._names = io, key_names
         self._rows: dict[str, list[tuple[Key, Row]]] = {}
-        self._deletes: dict[tuple[str, int | None], list[Place]] = {}
+        self._deletes: dict[tuple[str, int | None], list[RowLocation]] = {}
 
     def read(self, snapshot: Snapshot | None) -> Contents:
         """Read a snapshot; every file that it references must exist."""
@@ -64,7 +64,7 @@ class Reader:
         if snapshot is None:
             return contents
         try:
-            self._name_files(snapshot, contents)
+            self._list_files(snapshot, contents)
         except FileNotFoundError as error:
             raise Divergence(
                 f"{error} is missing, although snapshot {snapshot.snapshot_id} references it"
@@ -76,12 +76,12 @@ class Reader:
         for path, file in contents.data.items():
             rows = self._read_rows(path)
             if len(rows) != file.record_count:
-                raise Divergence(f"{path} has {len(rows)} rows, the manifest says {file.record_count}")
-            dead = contents.deleted.get(path, ())
-            contents.rows.update(((path, at), row) for at, row in enumerate(rows) if at not in dead)
+                raise Divergence(f"{path} has {len(rows)} rows, the manifest has {file.record_count}")
+            deleted = contents.deleted.get(path, ())
+            contents.rows.update(((path, at), row) for at, row in enumerate(rows) if at not in deleted)
         return contents
 
-    def _name_files(self, snapshot: Snapshot, contents: Contents) -> None:
+    def _list_files(self, snapshot: Snapshot, contents: Contents) -> None:
         contents.paths.add(snapshot.manifest_list)
         for manifest in snapshots.manifests_of(self._io, snapshot):
             contents.paths.add(manifest.manifest_path)
@@ -97,26 +97,26 @@ class Reader:
 
     def _apply_deletes(self, contents: Contents) -> None:
         vectors = [file for file in contents.deletes if file.file_format is FileFormat.PUFFIN]
-        ruled = [referenced_data_file(file) for file in vectors]
-        if len(set(ruled)) != len(ruled):
+        with_vector = [referenced_data_file(file) for file in vectors]
+        if len(set(with_vector)) != len(with_vector):
             raise Divergence("a data file has two deletion vectors")
         for file in contents.deletes:
             vector = file.file_format is FileFormat.PUFFIN
-            places = self._read_vector(file) if vector else self._read_deletes(file)
-            if len(places) != file.record_count:
-                raise Divergence(f"{file.file_path}: {len(places)} deletes, not {file.record_count}")
-            for path, at in places:
+            locations = self._read_vector(file) if vector else self._read_deletes(file)
+            if len(locations) != file.record_count:
+                raise Divergence(f"{file.file_path}: {len(locations)} deletes, not {file.record_count}")
+            for path, at in locations:
                 if path not in contents.data:
                     if vector:
                         raise Divergence(f"a deletion vector for {path}, which is not in the snapshot")
                     continue
                 if not 0 <= at < contents.data[path].record_count:
                     raise Divergence(f"{path}: row {at} is deleted, but does not exist")
-                if vector or path not in ruled:
-                    gone = contents.deleted.setdefault(path, set())
-                    if at in gone:
+                if vector or path not in with_vector:
+                    deleted = contents.deleted.setdefault(path, set())
+                    if at in deleted:
                         raise Divergence(f"{path}: row {at} is deleted twice")
-                    gone.add(at)
+                    deleted.add(at)
 
     def _read_rows(self, path: str) -> list[tuple[Key, Row]]:
         if path not in self._rows:
@@ -129,7 +129,7 @@ class Reader:
             self._rows[path] = [(_plain(key), row_of(*row)) for key, row in zip(keys, rows, strict=True)]
         return self._rows[path]
 
-    def _read_deletes(self, file: DataFile) -> list[Place]:
+    def _read_deletes(self, file: DataFile) -> list[RowLocation]:
         key = file.file_path, None
         if key not in self._deletes:
             table = pq.ParquetFile(pa.BufferReader(self._io.read(file.file_path))).read()
@@ -138,7 +138,7 @@ class Reader:
             )
         return self._deletes[key]
 
-    def _read_vector(self, file: DataFile) -> list[Place]:
+    def _read_vector(self, file: DataFile) -> list[RowLocation]:
         span, target = content_span(file), referenced_data_file(file)
         assert span is not None
         assert target is not None

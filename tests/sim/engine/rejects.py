@@ -23,14 +23,14 @@ from tests.sim.engine import snapshots
 from tests.sim.engine.journal import Event, File, Journal
 from tests.sim.engine.judge import FULL, REPLAY
 from tests.sim.engine.memory_io import MemoryIO
-from tests.sim.engine.planted import PlantedMistake
-from tests.sim.engine.reader import Divergence, Place
+from tests.sim.engine.planted import PlantedDefect
+from tests.sim.engine.reader import Divergence, RowLocation
 from tests.sim.engine.replays import ReplayedWorld
 from tests.sim.engine.setting import Setting
 from tests.sim.engine.world import World
 
 REJECTS, REJECTED = ("lab", "world_rejects"), "icemirror.rejected"
-POINTS = (
+REJECT_POINTS = (
     "create-rejects",
     "rejects-created",
     "write-rejects",
@@ -42,17 +42,17 @@ KINDS = ("null-key", "null-operation", "unknown-operation", "null-sequence", "un
 
 
 @dataclass
-class SpoiltJournal(Journal):
-    """A journal in which some events cannot be merged."""
+class JournalWithBadRows(Journal):
+    """A journal with bad rows."""
 
-    luck: random.Random = field(default_factory=random.Random)
+    reject_dice: random.Random = field(default_factory=random.Random)
 
     def _events(self, setting: Setting, dice: random.Random) -> list[Event]:
         events = super()._events(setting, dice)
-        return [self._spoil(event) if self.luck.random() < 0.25 else event for event in events]
+        return [self._make_bad(event) if self.reject_dice.random() < 0.25 else event for event in events]
 
-    def _spoil(self, event: Event) -> Event:
-        return replace(event, bad=self.luck.choice(KINDS))
+    def _make_bad(self, event: Event) -> Event:
+        return replace(event, bad=self.reject_dice.choice(KINDS))
 
 
 @dataclass
@@ -61,33 +61,33 @@ class RejectsJudge:
 
     io: MemoryIO
     journal: Journal
-    places: Counter[Place] = field(default_factory=Counter)
+    locations: Counter[RowLocation] = field(default_factory=Counter)
     referenced: set[str] = field(default_factory=set)
 
     def judge(self, metadata: TableMetadata) -> None:
         """Judge a new head: every row is bad, equals the changelog's, and occurs once."""
-        self.places = Counter()
+        self.locations = Counter()
         files = {file.path: file for file in (*self.journal.files, *self.journal.compacted)}
         for row in self._read(metadata):
-            place = row["icemirror_file"], row["icemirror_position"]
-            self.places[place] += 1
-            event = files[place[0]].events[place[1]] if place[0] in files else None
+            location = row["icemirror_file"], row["icemirror_position"]
+            self.locations[location] += 1
+            event = files[location[0]].events[location[1]] if location[0] in files else None
             if event is None or not event.bad:
-                raise Divergence(f"{place} was rejected, but can be merged")
+                raise Divergence(f"{location} was rejected, but can be merged")
             found = row["icemirror_reason"], row["v"], row["c"], repr(row["x"])
             if found != (event.bad, event.v, event.c, repr(event.x)):
-                raise Divergence(f"{place} was rejected as {found}, but is {event}")
-        twice = [place for place, count in self.places.items() if count > 1]
+                raise Divergence(f"{location} was rejected as {found}, but is {event}")
+        twice = [location for location, count in self.locations.items() if count > 1]
         if twice:
             raise Divergence(f"rejected twice: {twice}")
 
     def require(self, merged: int) -> None:
         """Check that the bad rows of the merged files are recorded."""
-        if missing := self.bad(self.journal.files[:merged]) - self.places.keys():
+        if missing := self.bad(self.journal.files[:merged]) - self.locations.keys():
             raise Divergence(f"merged past bad rows that were not rejected: {sorted(missing)}")
 
     @staticmethod
-    def bad(files: list[File]) -> set[Place]:
+    def bad(files: list[File]) -> set[RowLocation]:
         """Return file and position of the bad rows."""
         return {(file.path, at) for file in files for at, event in enumerate(file.events) if event.bad}
 
@@ -113,26 +113,26 @@ def read_file(io: MemoryIO, path: str) -> pa.Table:
         raise Divergence(f"{path} is missing, although the rejects table references it") from error
 
 
-class SpoiltWorld(World):
-    """A world in which some rows of the changelog are bad and rejected."""
+class RejectsWorld(World):
+    """A world whose changelog has bad rows, which are rejected."""
 
-    def __init__(self, seed: int, mistake: PlantedMistake | None = None) -> None:
-        super().__init__(seed, mistake)
+    def __init__(self, seed: int, defect: PlantedDefect | None = None) -> None:
+        super().__init__(seed, defect)
         self.setting = self.setting.with_rejects()
-        self.story[0] = repr(self.setting)
-        self.fortune = random.Random(seed ^ 0xBAD)
-        self.journal = SpoiltJournal(luck=self.fortune)
+        self.trace[0] = repr(self.setting)
+        self.reject_dice = random.Random(seed ^ 0xBAD)
+        self.journal = JournalWithBadRows(reject_dice=self.reject_dice)
         self.judge.setting, self.judge.journal = self.setting, self.journal
         self.rejects = RejectsJudge(self.io, self.journal)
         self._found: list[Divergence] = []
 
     @property
-    def names(self) -> tuple[str, ...]:
-        return (*super().names, *POINTS, *POINTS)
+    def crash_points(self) -> tuple[str, ...]:
+        return (*super().crash_points, *REJECT_POINTS, *REJECT_POINTS)
 
     def step(self) -> None:
-        if self.fortune.random() < 0.05 and (said := self._compact_rejects()):
-            self.story.append(f"{'  ' * self._depth}{said}")
+        if self.reject_dice.random() < 0.05 and (entry := self._compact_rejects()):
+            self.trace.append(f"{'  ' * self._depth}{entry}")
         super().step()
 
     def _observe(self, before: TableMetadata, after: TableMetadata) -> None:
@@ -142,7 +142,7 @@ class SpoiltWorld(World):
                 self.rejects.judge(after)
             elif after.location.endswith("/world"):
                 self._require(before, after)
-        except Divergence as error:  # raised later: the committer would take it for a lost response
+        except Divergence as error:  # raised later: the commit would treat it as a lost response
             self._found.append(error)
 
     def _judge(self) -> None:
@@ -163,7 +163,7 @@ class SpoiltWorld(World):
         self.rejects.require(merged)
         if REPLAY in summary or REJECTED not in summary:
             return
-        ours = snapshots.own_snapshots(before)[:1]
+        ours = snapshots.merge_snapshots(before)[:1]
         if not ours and before.current_snapshot() is not None:
             return  # unknown how much was merged
         first = self.journal.merged(snapshots.cursors_of(before)[ours[0]]) if ours else 0
@@ -188,7 +188,7 @@ class SpoiltWorld(World):
     def _commit_compacted(self, table: Table, rows: pa.Table, old: set[tuple[str, int | None]]) -> str | None:
         data = snapshots.write_parquet(table, rows, Record())
         try:
-            snapshots.commit(table, "replace", [data], gone=old)
+            snapshots.commit(table, "replace", [data], removed=old)
         except CommitFailedException:
             return None
         return "the rejects table is compacted"
@@ -198,10 +198,10 @@ class SpoiltWorld(World):
         if self.mirror is not None:
             self.rejects.require(len(self.journal.files))
 
-    def _nothing_left_behind(self) -> None:
+    def _check_no_files_left(self) -> None:
         self.judge.referenced |= self.rejects.referenced
-        super()._nothing_left_behind()
+        super()._check_no_files_left()
 
 
-class SpoiltReplayedWorld(SpoiltWorld, ReplayedWorld):
+class ReplayedRejectsWorld(RejectsWorld, ReplayedWorld):
     """A world with bad rows, replays and rebuilds."""

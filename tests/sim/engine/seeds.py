@@ -1,33 +1,33 @@
-"""Seeds that found something: fixed defects of the product, and the planted mistakes."""
+"""Seeds that detected defects of the product, since fixed, and planted defects."""
 
 from __future__ import annotations
 
 REGRESSIONS: tuple[int, ...] = (
     2397135175,
     379,  # a foreign row, moved by a compaction, loses its order with the index; then a late delete
-    402,  # a merge that changed no row is rolled back, another writer commits, and all before expires
+    402,  # a merge that changed no row is rolled back, a foreign write follows, and all before expires
     1114,  # a swap whose response was lost expires, and its rebuild continues
-    817,  # rolled back to the last merge, another writer commits, and that merge expires
+    817,  # rolled back to the last merge, a foreign write follows, and that merge expires
     1826,  # a rebuild from a changelog whose only commit has no file
     1870,  # the response to a swap is lost, and its snapshot expires
-    5377,  # a tombstone expires while a segment is damaged, then another writer inserts its key
+    5377,  # a tombstone expires while a segment is damaged, then a foreign write inserts its key
     5630,  # a row inserted and deleted by another writer loses its order with the index; then a late insert
     4114,  # a segment of a stage is lost
-    3869,  # a delayed commit succeeds after the one in its place was rolled back
+    3869,  # a delayed commit succeeds after the commit that replaced it was rolled back
     2868,  # a replay of a stale changelog without its snapshots
-    2954,  # and without those to replay
+    2954,  # a replay of a stale changelog without the snapshots to replay
     2262,  # a rebuild restarts after an upgrade, and its first slice merges more than before
-    4247892540,  # set back to a history that was rolled back, another writer commits, and all before expires
+    4247892540,  # set back to a rolled-back history, a foreign write follows, and all before expires
     182436953,  # two workers at the same stage of a resync
     4248632661,  # rolled back to before an emptying resync, compacted by another writer, and all before expires
     71581,  # a rebuild reaches a commit whose snapshot has expired, and seemed to have merged more
-    71599,  # and then made no progress
+    71599,  # the same, and then made no progress
     72481,  # a stale read of another changelog with a truncation, while the mirror follows an empty one
     71932,  # a first merge that followed a truncation ahead is rebuilt
     4266258408,  # a compacted file, rejected under two commit numbers
 )
 
-# The first seed that finds each planted mistake.
+# The first seed that detects each planted defect.
 FOUND_BY: dict[str, int] = {
     "tombstones dropped in an index merge": 0,
     "oldest wins in an index merge": 0,

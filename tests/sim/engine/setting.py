@@ -1,4 +1,4 @@
-"""What a seed chooses before its story begins: the table, the limits, and the sizes that make rare things frequent."""
+"""The setting that a seed chooses: the table, its limits, and sizes that make rare cases frequent."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _KINDS: dict[str, tuple[tuple[tuple[str, IcebergType], ...], tuple[Key, ...]]] =
         tuple((number, text) for number in (1, 12, 123) for text in ("", "2", "23", "3", "x", "y", "z")),
     ),
 }
-FIRST_WITH_COMPACTION = 7000  # earlier seeds keep their stories without it
+FIRST_WITH_COMPACTION = 7000  # earlier seeds keep their traces without it
 FIRST_WITH_PARTIAL_EVENTS = 20_000
 FIRST_WITH_SOFT_DELETES = 60_002
 SAME = "~"  # marks an unchanged value
@@ -66,10 +66,10 @@ class Setting:
     fan_in: int
     smallest_tier: int
     least_work: int
-    piece_entries: int
+    step_entries: int
     block_rows: int
     most_files: int
-    calm: bool  # no crash, no lost response, no damage: no file may be left behind
+    calm: bool  # no crash, no lost response, no damage: no file may stay unreferenced
     pool: tuple[Key, ...]
     data_fan_in: int = 0  # how many small data files are compacted at least; 0: none
     data_most: int = 0  # and at most
@@ -102,7 +102,7 @@ class Setting:
             fan_in=dice.choice([2, 3, 4]),
             smallest_tier=dice.choice([2, 6]),
             least_work=dice.choice([3, 8, 1000]),
-            piece_entries=dice.choice([6, 1000, 1000]),
+            step_entries=dice.choice([6, 1000, 1000]),
             block_rows=dice.choice([2, 4, 256]),
             most_files=dice.choice([1, 3]),
             calm=dice.random() < 0.25,
@@ -110,18 +110,18 @@ class Setting:
         )
 
     def with_compaction(self, seed: int) -> Setting:
-        """Choose by the seed alone, so that the rest of its story stays the same."""
+        """Choose by the seed alone, so that the rest of its trace stays the same."""
         if seed < FIRST_WITH_COMPACTION:
             return self
         least = (2, 3, 8, 0)[seed % 4]
         return replace(self, data_fan_in=least, data_most=least if seed // 4 % 2 else 256)
 
     def with_partial_events(self, seed: int) -> Setting:
-        """Choose by the seed alone, and never with replays: their slices decide what a late event finds."""
+        """Choose by the seed alone, and never with replays: the result of a late event depends on their slices."""
         return replace(self, partial=seed >= FIRST_WITH_PARTIAL_EVENTS and seed % 6 == 3)
 
     def with_rebuilds(self) -> Setting:
-        """Keep events orderly with soft deletes: slices of a rebuild decide what a delete finds before it."""
+        """Keep events orderly with soft deletes: the result of a delete depends on the slices of a rebuild."""
         return replace(self, orderly=self.soft)
 
     def with_rejects(self) -> Setting:
@@ -172,7 +172,7 @@ class Setting:
 
 
 @cache
-def _schema(kind: str, keyless: bool = False, loose: bool = False) -> Schema:
+def _schema(kind: str, keyless: bool = False, nullable: bool = False) -> Schema:
     key = _KINDS[kind][0]
     values: tuple[tuple[str, IcebergType], ...] = (
         ("v", LongType()),
@@ -180,7 +180,7 @@ def _schema(kind: str, keyless: bool = False, loose: bool = False) -> Schema:
         ("x", DoubleType()),
     )
     schema = changelog_schema(*key, *values, keys=[] if keyless else [name for name, _ in key])
-    if not loose:
+    if not nullable:
         return schema
     return Schema(*(field.model_copy(update={"required": False}) for field in schema.fields))
 
@@ -191,7 +191,9 @@ def _partial_schema(kind: str) -> Schema:
     *fields, _, _ = _schema(kind).fields
     more = [(f"old_{name}", key_type) for name, key_type in _KINDS[kind][0]]
     more += [(name, StringType()) for name in ("op", "file", "lsn")]
-    added = [NestedField(len(fields) + at, name, one) for at, (name, one) in enumerate(more, 1)]
+    added = [
+        NestedField(len(fields) + at, name, column_type) for at, (name, column_type) in enumerate(more, 1)
+    ]
     return Schema(*fields, *added, identifier_field_ids=_schema(kind).identifier_field_ids)
 
 
@@ -206,8 +208,8 @@ _arrow: dict[tuple[str, bool, bool, bool, bool, int], pa.Schema] = {}
 
 def arrow_schema(setting: Setting, schema: Schema, *, mirror: bool = False) -> pa.Schema:
     """Return an Arrow schema with field ids, converted once for each kind of key."""
-    loose = setting.rejects or setting.truncates
-    key = setting.kind, setting.partial, setting.keyless, loose, mirror, len(schema.fields)
+    nullable = setting.rejects or setting.truncates
+    key = setting.kind, setting.partial, setting.keyless, nullable, mirror, len(schema.fields)
     if key not in _arrow:
         _arrow[key] = schema_to_pyarrow(schema)
     return _arrow[key]

@@ -1,4 +1,4 @@
-"""Commits as any writer may make them: manifests by hand, without the commit of the product or of PyIceberg."""
+"""Commits of any writer, built from manifests without the commit code of the product or of PyIceberg."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, SetSn
 from pyiceberg.typedef import Record
 
 from icemirror.tables.cursor import Cursor, CursorSource
-from spark_job.iceberg.mirror import CURSOR
+from spark_job.iceberg.property_names import PROPERTY_CURSOR
 from spark_job.pyiceberg_private.manifest_files import (
     NewManifest,
     NewManifestList,
@@ -42,7 +42,7 @@ _entries: dict[tuple[str, int | None], list[ManifestEntry]] = {}
 _lists: dict[str, list[ManifestFile]] = {}
 
 
-def forget() -> None:
+def clear_caches() -> None:
     """Clear the caches for another seed."""
     _entries.clear()
     _lists.clear()
@@ -89,12 +89,12 @@ def commit(
     operation: str,
     data: Sequence[DataFile] = (),
     deletes: Sequence[DataFile] = (),
-    gone: Any = frozenset(),
+    removed: Any = frozenset(),
     *,
     first_id: int | None = None,
     summary: Mapping[str, str] | None = None,
 ) -> Snapshot:
-    """Commit a snapshot on the head that adds these files and removes those of `gone` (path and offset)."""
+    """Commit a snapshot on the head that adds these files and removes those of `removed` (path and offset)."""
     io, metadata, head = table.io, table.metadata, table.current_snapshot()
     assert isinstance(io, MemoryIO)
     if metadata.format_version >= 3:
@@ -113,12 +113,12 @@ def commit(
             manifests.append(write_added_manifest(new(content), list(files)))
     for manifest in manifests_of(io, head):
         entries = entries_of(io, manifest)
-        if not any(delete_key(entry.data_file) in gone for entry in entries):
+        if not any(delete_key(entry.data_file) in removed for entry in entries):
             manifests.append(manifest)
             continue
         with _Writer(new(manifest.content)) as writer:
             for entry in read_manifest_entries(io, manifest):
-                if delete_key(entry.data_file) in gone:
+                if delete_key(entry.data_file) in removed:
                     writer.delete(entry)
                 else:
                     writer.existing(entry)
@@ -149,36 +149,38 @@ def commit(
     return snapshot
 
 
-def own_snapshots(metadata: TableMetadata) -> list[int]:
-    """Return the merge's own snapshots in the history of the head, newest first."""
-    by_id = {one.snapshot_id: one for one in metadata.snapshots}
-    at, ours = metadata.current_snapshot(), list[int]()
+def merge_snapshots(metadata: TableMetadata) -> list[int]:
+    """Return the snapshots of merges in the history of the head, newest first."""
+    by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
+    at, merged = metadata.current_snapshot(), list[int]()
     while at is not None:
-        if at.summary and CURSOR in at.summary.additional_properties:
-            ours.append(at.snapshot_id)
+        if at.summary and PROPERTY_CURSOR in at.summary.additional_properties:
+            merged.append(at.snapshot_id)
         at = by_id.get(at.parent_snapshot_id or 0)
-    return ours
+    return merged
 
 
 def cursors(table: Table) -> dict[int, CursorSource]:
-    """Return the cursor of each of the merge's own snapshots."""
+    """Return the cursor of each snapshot of a merge."""
     return cursors_of(table.metadata)
 
 
 def cursors_of(metadata: TableMetadata) -> dict[int, CursorSource]:
-    """Return the cursor of each of the merge's own snapshots."""
+    """Return the cursor of each snapshot of a merge."""
     found = {
-        one.snapshot_id: Cursor.model_validate_json(one.summary.additional_properties[CURSOR])
-        for one in metadata.snapshots
-        if one.summary and CURSOR in one.summary.additional_properties
+        snapshot.snapshot_id: Cursor.model_validate_json(
+            snapshot.summary.additional_properties[PROPERTY_CURSOR]
+        )
+        for snapshot in metadata.snapshots
+        if snapshot.summary and PROPERTY_CURSOR in snapshot.summary.additional_properties
     }
     return {snapshot_id: cursor.source for snapshot_id, cursor in found.items() if cursor.sources}
 
 
 def without(metadata: TableMetadata, ids: Sequence[int]) -> TableMetadata:
-    """Return the table after these snapshots expired, as Iceberg Java leaves it: others still have them as parents."""
-    kept = [one for one in metadata.snapshots if one.snapshot_id not in ids]
-    log = [one for one in metadata.snapshot_log if one.snapshot_id not in ids]
+    """Return the table after these snapshots expired, as in Iceberg Java: others keep them as parents."""
+    kept = [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id not in ids]
+    log = [entry for entry in metadata.snapshot_log if entry.snapshot_id not in ids]
     return metadata.model_copy(update={"snapshots": kept, "snapshot_log": log})
 
 

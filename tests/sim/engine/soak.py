@@ -1,4 +1,4 @@
-"""The simulation of the whole merge as a campaign, and the search for seeds that find planted mistakes."""
+"""The simulation of the whole merge as a campaign, and the search for seeds that detect planted defects."""
 
 from __future__ import annotations
 
@@ -17,12 +17,7 @@ from tests.sim.engine.planted import (
     planted_truncation,
 )
 from tests.sim.engine.reader import Divergence
-from tests.sim.engine.setting import (
-    FIRST_WITH_COMPACTION,
-    FIRST_WITH_PARTIAL_EVENTS,
-    FIRST_WITH_SOFT_DELETES,
-)
-from tests.sim.engine.story import (
+from tests.sim.engine.seed_world import (
     FIRST_WITH_REJECTS,
     FIRST_WITH_REPLAYS,
     FIRST_WITH_RESYNCS,
@@ -30,33 +25,38 @@ from tests.sim.engine.story import (
     FIRST_WITHOUT_KEYS,
     run_seed,
 )
+from tests.sim.engine.setting import (
+    FIRST_WITH_COMPACTION,
+    FIRST_WITH_PARTIAL_EVENTS,
+    FIRST_WITH_SOFT_DELETES,
+)
 from tests.sim.engine.truncations import FIRST_WITH_ROLLED_BACK_COMMITS
 from tests.soak.campaign import Campaign
 
 MAX_SEEDS = 500
-# How a mistake shows. Any other error means that it no longer fits the product, and proves nothing.
-SHOWS = (Divergence, IcemirrorError)
+# How a defect shows. Any other error means that the defect no longer fits the product.
+DETECTED = (Divergence, IcemirrorError)
 
 
-def run(seed: int, mistake: str | None = None) -> Counter[str]:
+def run(seed: int, defect: str | None = None) -> Counter[str]:
     """Count judged snapshots, and the crash points at which merges died."""
-    outcome = run_seed(seed, PLANTED[mistake] if mistake else None)
+    outcome = run_seed(seed, PLANTED[defect] if defect else None)
     return Counter({"snapshots judged": outcome.snapshots}) + Counter(
-        f"died at {one}" for one in outcome.deaths
+        f"died at {point}" for point in outcome.deaths
     )
 
 
 ENGINE = Campaign(
     "engine",
-    "the whole merge in memory, through faults and other writers",
+    "the whole merge in memory, with faults and foreign writes",
     run,
     "python -m tests.sim.engine",
-    first=100_000,  # all features of the simulation are in seeds from here on
+    first=100_000,  # seeds from this one on use all features
 )
 
 
 def first_seed_that_finds(name: str, limit: int = MAX_SEEDS) -> int | None:
-    """Return the first seed that finds a planted mistake."""
+    """Return the first seed that detects a planted defect."""
     first, step = 0, 1
     if name in planted_replay.NAMES:
         first, step = FIRST_WITH_REPLAYS, 2
@@ -79,6 +79,6 @@ def first_seed_that_finds(name: str, limit: int = MAX_SEEDS) -> int | None:
     for seed in range(first, first + step * limit, step):
         try:
             run_seed(seed, PLANTED[name])
-        except SHOWS:
+        except DETECTED:
             return seed
     return None

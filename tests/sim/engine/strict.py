@@ -1,4 +1,4 @@
-"""A pipeline that reports every compaction failure, unless files were damaged on purpose."""
+"""A pipeline that raises every compaction failure, unless files were damaged on purpose."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 
 from icemirror.errors import Corrupt, IcemirrorError, Invalid
-from icemirror.result import StepResult
 from icemirror.settings import TableSettings
+from icemirror.step_results import StepResult
 from spark_job.iceberg.live_files import LiveFile
-from spark_job.maintenance.compact import Compacted
-from spark_job.maintenance.skipped_files import SkippedFiles
+from spark_job.maintenance.compact import Compaction, SkippedFiles
 from spark_job.pipeline import Pipeline
 from spark_job.plan.table_plan import TablePlan
 from spark_job.storage.translate_errors import translate_error
@@ -18,8 +17,8 @@ from tests.sim.engine.reader import Divergence
 
 
 @dataclass(frozen=True)
-class Strict(Pipeline):
-    """`damaged`: index files that the world damaged; they may cause any failure."""
+class StrictPipeline(Pipeline):
+    """Raises failed compactions. `damaged`: damaged index files, which may cause any failure."""
 
     run_id: str = "sim"
     key_check_rows: int | None = None
@@ -36,7 +35,7 @@ class Strict(Pipeline):
             raise Divergence(f"a compaction failed: {faults[0]}")
         return result
 
-    def compact(self, prepared: TablePlan) -> Compacted | None:
+    def compact(self, prepared: TablePlan) -> Compaction | None:
         """Record failures that a merge would only log."""
         try:
             return super().compact(prepared)

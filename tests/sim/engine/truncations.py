@@ -14,14 +14,14 @@ from pyiceberg.table.update import SetSnapshotRefUpdate
 
 from icemirror.errors import Invalid
 from icemirror.protocol.replay import Replay
-from icemirror.result import Rebuilt
+from icemirror.step_results import Rebuilt
 from icemirror.tables.cursor import CursorSource
 from spark_job.iceberg.ancestry import walk_ancestors
 from spark_job.rebuild.swap_stage import StageDamaged
 from tests.sim.engine import snapshots
 from tests.sim.engine.journal import Event, Journal
 from tests.sim.engine.judge import FULL
-from tests.sim.engine.planted import PlantedMistake
+from tests.sim.engine.planted import PlantedDefect
 from tests.sim.engine.reader import Divergence
 from tests.sim.engine.replays import ReplayedWorld
 from tests.sim.engine.resyncs import ResyncedWorld
@@ -33,95 +33,101 @@ FIRST_WITH_ROLLED_BACK_COMMITS = 90_004
 
 @dataclass
 class TruncatingJournal(Journal):
-    """A journal with truncations. `salt`: of the seed; a recreated journal continues from the clock."""
+    """A journal with truncations. `salt`: derived from the seed; a recreated journal continues from the clock."""
 
     salt: int = 0
-    sure: bool = False  # every next file has a truncation
-    fortune: random.Random = field(init=False)
+    always_truncate: bool = False  # every next file has a truncation
+    truncation_dice: random.Random = field(init=False)
 
     def __post_init__(self) -> None:
-        self.fortune = random.Random(1_000_003 * self.clock + self.revision ^ self.salt)
+        self.truncation_dice = random.Random(1_000_003 * self.clock + self.revision ^ self.salt)
 
     def _events(self, setting: Setting, dice: random.Random) -> list[Event]:
         events = super()._events(setting, dice)
-        if self.sure or self.fortune.random() < 0.12:
-            events.insert(self.fortune.randint(0, len(events)), self._truncation(events))
+        if self.always_truncate or self.truncation_dice.random() < 0.12:
+            events.insert(self.truncation_dice.randint(0, len(events)), self._truncation(events))
         return events
 
     def _truncation(self, events: list[Event]) -> Event:
-        """Where its neighbours are, or late, or ahead of what comes next."""
-        near = self.fortune.choice(events)
-        lsn = self.fortune.choice([near.lsn, near.lsn, self.clock, self.clock + 1, near.lsn - 8])
-        return Event(near.key, "T", lsn, self.fortune.choice([0, 0, 1]), 0, None, None)
+        """Return a truncation near other events, late, or ahead of the next ones."""
+        near = self.truncation_dice.choice(events)
+        lsn = self.truncation_dice.choice([near.lsn, near.lsn, self.clock, self.clock + 1, near.lsn - 8])
+        return Event(near.key, "T", lsn, self.truncation_dice.choice([0, 0, 1]), 0, None, None)
 
 
-class _Truncating(World):
+class _TruncatingWorld(World):
     """A world whose journal has truncations."""
 
-    def __init__(self, seed: int, mistake: PlantedMistake | None = None) -> None:
-        super().__init__(seed, mistake)
+    def __init__(self, seed: int, defect: PlantedDefect | None = None) -> None:
+        super().__init__(seed, defect)
         self.setting = replace(self.setting, truncates=True, partial=False)
-        self.story[0] = repr(self.setting)
+        self.trace[0] = repr(self.setting)
         self.journal = TruncatingJournal(salt=seed << 8)
         self.judge.setting, self.judge.journal = self.setting, self.journal
-        self.mishaps = random.Random(seed ^ 0x0DD5)
+        self.rollback_dice = random.Random(seed ^ 0x0DD5)
 
     def step(self) -> None:
-        if self.seed >= FIRST_WITH_ROLLED_BACK_COMMITS and self.mishaps.random() < 0.1:
+        if self.seed >= FIRST_WITH_ROLLED_BACK_COMMITS and self.rollback_dice.random() < 0.1:
             self._judge()
-            if said := self.mishaps.choice([self._roll_back_some, self._truncate_by_mistake])():
-                self.story.append(f"{'  ' * self._depth}{said}")
+            if entry := self.rollback_dice.choice([self._roll_back_some, self._truncate_and_roll_back])():
+                self.trace.append(f"{'  ' * self._depth}{entry}")
         super().step()
 
     def _roll_back_some(self) -> str | None:
         """Roll back some commits of the changelog."""
         metadata = self.changelog.metadata
         line = list(walk_ancestors(metadata.snapshots, metadata.current_snapshot_id))
-        return self._roll_back_to(self.mishaps.choice(line[1:])) if line[1:] else None
+        return self._roll_back_to(self.rollback_dice.choice(line[1:])) if line[1:] else None
 
-    def _truncate_by_mistake(self) -> str | None:
+    def _truncate_and_roll_back(self) -> str | None:
         """Append a truncation, let a merge follow it, then roll it back."""
         target = self.changelog.current_snapshot()
         if (
             target is None
             or self._depth
-            or self.catalog.late
+            or self.catalog.delayed
             or not isinstance(self.journal, TruncatingJournal)
         ):
             return None
         self.points.expect_nothing()
-        self.journal.sure = True
-        said = self.journal.append(self.changelog, self.setting, self.mishaps)
-        self.journal.sure = False
+        self.journal.always_truncate = True
+        entry = self.journal.append(self.changelog, self.setting, self.rollback_dice)
+        self.journal.always_truncate = False
         return (
-            f"by mistake {said}, {self._follow_ahead()}, {self._roll_back_to(target) or 'which is too late'}"
+            f"by mistake {entry}, {self._follow_ahead()}, {self._roll_back_to(target) or 'which is too late'}"
         )
 
     def _follow_ahead(self) -> str:
-        """Start a merge that follows the truncation ahead."""
+        """Start a merge that follows the truncation ahead of its cursor."""
         return self._advance("merge")
 
     def _roll_back_to(self, target: Snapshot) -> str | None:
         """Roll the changelog back, not behind the cursor; a mirror that followed a removed truncation is refused."""
         table, mirror = self.changelog, self.mirror
-        if self._depth or self.catalog.late:
+        if self._depth or self.catalog.delayed:
             return None
         line = list(walk_ancestors(table.metadata.snapshots, table.metadata.current_snapshot_id))
         cursors = snapshots.cursors(mirror) if mirror else {}
         known = {
-            one: source for one, source in cursors.items() if source.uuid == str(table.metadata.table_uuid)
+            snapshot_id: source
+            for snapshot_id, source in cursors.items()
+            if source.uuid == str(table.metadata.table_uuid)
         }
         least = max((source.sequence_number for source in known.values()), default=0)
         if (target.sequence_number or 0) < least:
             return None
-        lacking = {one for one, source in known.items() if _follows_truncation_after(source, target)}
-        last = snapshots.own_snapshots(mirror.metadata)[:1] if mirror else []
+        lacking = {
+            snapshot_id for snapshot_id, source in known.items() if _follows_truncation_after(source, target)
+        }
+        last = snapshots.merge_snapshots(mirror.metadata)[:1] if mirror else []
         if not lacking:
             return self._roll_changelog_back(target)
-        if lacking != {*last} or known[last[0]].snapshot_id not in {one.snapshot_id for one in line}:
+        if lacking != {*last} or known[last[0]].snapshot_id not in {
+            snapshot.snapshot_id for snapshot in line
+        }:
             return None
         before, files = table.metadata, list(self.journal.files)
-        said = self._roll_changelog_back(target)
+        entry = self._roll_changelog_back(target)
         try:
             self.pipeline.advance(self.pipeline.settings.tables[0])
         except Invalid as error:
@@ -129,7 +135,7 @@ class _Truncating(World):
                 raise
             self.catalog.put(CHANGELOG, before)
             self.journal.files = files
-            return f"{said}: refused, and restored"
+            return f"{entry}: refused, and restored"
         raise Divergence("a merge follows a truncation that is no longer in the changelog")
 
     def _roll_changelog_back(self, target: Snapshot) -> str:
@@ -138,14 +144,16 @@ class _Truncating(World):
         self.catalog.commit_table(self.changelog, (), (SetSnapshotRefUpdate.model_validate(to_main),))
         number = target.sequence_number or 0
         rolled = self.changelog.metadata
-        gone = [one.snapshot_id for one in rolled.snapshots if (one.sequence_number or 0) > number]
-        self.catalog.put(CHANGELOG, snapshots.without(rolled, gone))
+        removed = [
+            snapshot.snapshot_id for snapshot in rolled.snapshots if (snapshot.sequence_number or 0) > number
+        ]
+        self.catalog.put(CHANGELOG, snapshots.without(rolled, removed))
         self.catalog.earlier[CHANGELOG].clear()  # no stale reads of removed commits
         self.catalog.earlier[CHANGELOG].append(self.changelog.metadata)
         self.journal.files = [file for file in self.journal.files if file.commit <= number]
         self.points.expect_nothing()
         self._leaky = True  # stages restart
-        return f"roll the changelog back to {target.snapshot_id}, without {len(gone)} commits"
+        return f"roll the changelog back to {target.snapshot_id}, without {len(removed)} commits"
 
     def _is_up_to_date(self) -> bool:
         try:
@@ -163,19 +171,19 @@ def _follows_truncation_after(source: CursorSource, target: Snapshot) -> bool:
     return source.truncated is not None and source.truncated.commit > (target.sequence_number or 0)
 
 
-class TruncatedWorld(_Truncating, ResyncedWorld):
+class TruncatedWorld(_TruncatingWorld, ResyncedWorld):
     """Truncations with recreated changelogs and expired history."""
 
 
-class TruncatedReplayedWorld(_Truncating, ReplayedWorld):
+class TruncatedReplayedWorld(_TruncatingWorld, ReplayedWorld):
     """Truncations with requested replays and rebuilds."""
 
     def _follow_ahead(self) -> str:
         if self.mirror is None:
             return super()._follow_ahead()
-        self._asked += 1
-        self._full = self._full or Replay(f"{FULL}{self._asked}", 0.0, full=True)
+        self._requests += 1
+        self._full = self._full or Replay(f"{FULL}{self._requests}", 0.0, full=True)
         return self._advance_replay(f"rebuild {self._full.id}", self._full, 1)
 
-    def _nothing_left_behind(self) -> None:
-        """Two kinds of rebuilds at once leave files of their stages behind, for orphan removal."""
+    def _check_no_files_left(self) -> None:
+        """Check nothing: two kinds of rebuilds at once leave files of their stages as orphans."""

@@ -1,4 +1,4 @@
-"""The world of one seed: a changelog, a mirror, the merge, and everything that may happen to them."""
+"""The world of one seed: a changelog, a mirror, merges, faults and foreign writes."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import RemoveSnapshotsUpdate, SetSnapshotRefUpdate
 
 from icemirror.errors import CommitUnknown, Invalid, Transient
-from icemirror.result import NothingToMerge
+from icemirror.step_results import NothingToMerge
 from spark_job.engine.engine import InProcessEngine, LazyEngine
 from tests.sim.engine import snapshots
 from tests.sim.engine.damage import damage
+from tests.sim.engine.foreign_writer import ForeignWriter
 from tests.sim.engine.journal import Journal
 from tests.sim.engine.judge import CURSOR, Commit, Judge
 from tests.sim.engine.memory_catalog import Fault, MemoryCatalog, OneCatalog
 from tests.sim.engine.memory_io import Died, MemoryIO
-from tests.sim.engine.others import Other
 from tests.sim.engine.outcome import Outcome
-from tests.sim.engine.planted import PlantedMistake
-from tests.sim.engine.process import COMPACTION_NAMES, NAMES, Points, restart, stage
+from tests.sim.engine.planted import PlantedDefect
+from tests.sim.engine.process import COMPACTION_POINTS, MERGE_POINTS, CrashPoints, patched_product, restart
 from tests.sim.engine.reader import Divergence
 from tests.sim.engine.setting import Setting
-from tests.sim.engine.strict import RecordedSkips, Strict
+from tests.sim.engine.strict import RecordedSkips, StrictPipeline
 
 CHANGELOG, MIRROR = ("lab", "world_changelog"), ("lab", "world")
 STEPS = 60
 
 
 class World:
-    """`run` plays the whole story, or raises the invariant that is violated."""
+    """`run` executes all steps, or raises the violated invariant."""
 
-    def __init__(self, seed: int, mistake: PlantedMistake | None = None) -> None:
+    def __init__(self, seed: int, defect: PlantedDefect | None = None) -> None:
         self.seed = seed
-        self.mistake = mistake or PlantedMistake(())
+        self.defect = defect or PlantedDefect(())
         self.dice = random.Random(seed)
         self.setting = Setting.of_seed(seed, self.dice)
-        self.story = [repr(self.setting)]
-        self.points = Points()
+        self.trace = [repr(self.setting)]
+        self.points = CrashPoints()
         self.io = MemoryIO()
         self.catalog = MemoryCatalog(self.io, self._observe)
         self.journal = Journal()
@@ -51,38 +51,38 @@ class World:
         self._unjudged: list[Commit] = []
         self._deaths: list[str] = []
         self._depth = 0
-        self._leaky = False  # after a crash or an unknown outcome files may be left behind
+        self._leaky = False  # after a crash or an unknown outcome, files may stay unreferenced
         self._forgetful = False  # snapshots expired during a merge: it may not learn its outcome
 
     def run(self, steps: int = STEPS) -> Outcome:
         """Run up to `steps` steps, then merge without faults."""
-        snapshots.forget()
-        with stage(self.setting, self.points, self.seed), self.mistake.planted():
+        snapshots.clear_caches()
+        with patched_product(self.setting, self.points, self.seed), self.defect.planted():
             settings = self.setting.settings
             catalogs = OneCatalog(settings)
             catalogs._open[None] = self.catalog
             engine = LazyEngine(lambda: InProcessEngine(self.setting.shards))
-            self.pipeline = Strict(
+            self.pipeline = StrictPipeline(
                 settings, catalogs, engine, skipped_files=RecordedSkips(), damaged=self.judge.damaged
             )
             self._create_changelog()
             for _ in range(self.dice.choice([steps // 3, steps, steps])):
                 self.step()
             self._end()
-        return Outcome(self.judge.checked, self.story, self._deaths)
+        return Outcome(self.judge.checked, self.trace, self._deaths)
 
     def _create_changelog(self) -> None:
-        made = self.catalog.create_table(CHANGELOG, self.setting.schema, properties={"format-version": "2"})
-        self.judge.follow(str(made.metadata.table_uuid), self.journal)
+        table = self.catalog.create_table(CHANGELOG, self.setting.schema, properties={"format-version": "2"})
+        self.judge.follow(str(table.metadata.table_uuid), self.journal)
 
     def step(self) -> None:
-        """Do one random thing."""
+        """Execute one random action."""
         self._judge()
-        doings: list[tuple[Callable[[], str | None], int]] = [
+        actions: list[tuple[Callable[[], str | None], int]] = [
             (self._append, 30),
             (self._merge, 26),
-            (self._merge_with_trouble, 16),
-            (self._write_by_others, 10),
+            (self._disturbed_merge, 16),
+            (self._write_foreign, 10),
             (self._damage, 4),
             (self._expire_mirror, 3),
             (self._expire_changelog, 3),
@@ -90,14 +90,14 @@ class World:
             (self._roll_back, 2),
             (self._continue_elsewhere, 1),
             (self._restart, 3),
-            (self._land, 2),
+            (self._apply_delayed, 2),
             (self._upgrade, 1),
         ]
-        doing = self.dice.choices([one for one, _ in doings], [weight for _, weight in doings])[0]
-        place = len(self.story)
-        self.story.append(doing.__name__)
-        said = doing()
-        self.story[place] = f"{'  ' * self._depth}{said or doing.__name__ + ': nothing to do'}"
+        action = self.dice.choices([choice for choice, _ in actions], [weight for _, weight in actions])[0]
+        index = len(self.trace)
+        self.trace.append(action.__name__)
+        entry = action()
+        self.trace[index] = f"{'  ' * self._depth}{entry or action.__name__ + ': nothing to do'}"
         self._judge()
 
     @property
@@ -111,26 +111,25 @@ class World:
     def _observe(self, before: TableMetadata, after: TableMetadata) -> None:
         if after.location.endswith("/world"):
             rebuilt = "segments-rebuilt" in self.points.passed
-            self._unjudged.append(Commit(before, after, rebuilt, self.catalog.landing))
+            self._unjudged.append(Commit(before, after, rebuilt, self.catalog.applying_delayed))
 
     def _judge(self) -> None:
-        waiting, self._unjudged = self._unjudged, []
-        for commit in waiting:
-            self.judge.judge(commit)
+        while self._unjudged:
+            self.judge.judge(self._unjudged.pop(0))
 
     def _append(self) -> str:
         return self.journal.append(self.changelog, self.setting, self.dice)
 
     def _merge(self) -> str:
-        appended = self._something_to_merge()
+        appended = self._ensure_waiting_events()
         self.points.expect_nothing()
         return self._advance(f"{appended}merge")
 
-    def _something_to_merge(self) -> str:
+    def _ensure_waiting_events(self) -> str:
         """Commit to the changelog, usually, if there is nothing to merge."""
         table = self.mirror
-        ours = snapshots.own_snapshots(table.metadata)[:1] if table else []
-        behind = self.judge.waits(self.judge.states[ours[0]]) if ours else bool(self.journal.files)
+        ours = snapshots.merge_snapshots(table.metadata)[:1] if table else []
+        behind = self.judge.is_behind(self.judge.states[ours[0]]) if ours else bool(self.journal.files)
         return "" if behind or self.dice.random() < 0.1 else f"{self._append()}; "
 
     def _advance(self, what: str) -> str:
@@ -148,8 +147,8 @@ class World:
             restart()
             return f"{what}: {slices} slices, then died at {self.points.passed[-1]}"
         except (CommitUnknown, Transient) as error:
-            unlearned = isinstance(error, CommitUnknown) and self._forgetful and not self._depth
-            if not faulty and not unlearned:
+            outcome_unknown = isinstance(error, CommitUnknown) and self._forgetful and not self._depth
+            if not faulty and not outcome_unknown:
                 raise
             self._leaky = True
             return f"{what}: {slices} slices, then {error}"
@@ -166,30 +165,30 @@ class World:
         return isinstance(self.last, NothingToMerge)
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def crash_points(self) -> tuple[str, ...]:
         """The crash points at which a merge may be stopped."""
-        return (*NAMES, *COMPACTION_NAMES) if self.setting.data_fan_in else NAMES
+        return (*MERGE_POINTS, *COMPACTION_POINTS) if self.setting.data_fan_in else MERGE_POINTS
 
-    def _merge_with_trouble(self) -> str | None:
+    def _disturbed_merge(self) -> str | None:
         kind = "interlude" if self.setting.calm else self.dice.choice(["die", "fault", "interlude"])
-        appended = self._something_to_merge()
-        point, time = self.dice.choice(self.names), self.dice.choice([1, 1, 2])
+        appended = self._ensure_waiting_events()
+        point, occurrence = self.dice.choice(self.crash_points), self.dice.choice([1, 1, 2])
         match kind:
             case "die":
-                self.points.expect(point, time, self._die)
-                return self._advance(f"{appended}merge to die at {point} {time}")
+                self.points.expect(point, occurrence, self._die)
+                return self._advance(f"{appended}merge to die at {point} {occurrence}")
             case "fault":
                 self.points.expect_nothing()
                 fault = self.dice.choice(list(Fault))
                 self.catalog.fault = fault
-                said = self._advance(f"{appended}merge whose commit is {fault}")
+                entry = self._advance(f"{appended}merge whose commit is {fault}")
                 self.catalog.fault = None
-                return said
+                return entry
             case _:
                 if self._depth:
                     return None
-                self.points.expect(point, time, self._interlude)
-                return self._advance(f"{appended}merge with an interlude at {point} {time}")
+                self.points.expect(point, occurrence, self._interlude)
+                return self._advance(f"{appended}merge with an interlude at {point} {occurrence}")
 
     def _die(self, name: str) -> None:
         self._deaths.append(name)
@@ -197,30 +196,30 @@ class World:
         raise Died(name)
 
     def _interlude(self, name: str) -> None:
-        """Let other things happen while this merge is paused."""
+        """Execute other steps while this merge is paused."""
         passed, fault = self.points.passed, self.catalog.fault
-        self.story.append(f"  at {name}:")
-        began = len(self.story)
+        self.trace.append(f"  at {name}:")
+        began = len(self.trace)
         self._depth += 1
         for _ in range(self.dice.randint(1, 4)):
             self.step()
         self._depth -= 1
-        text = "\n".join(self.story[began:])
+        text = "\n".join(self.trace[began:])
         # With a shortened log of the main branch, a merge cannot know which commit was first.
         self._leaky |= "expire" in text and "roll the mirror back" in text
         self.points.expect_nothing()
         self.points.passed, self.catalog.fault = passed, fault
 
-    def _write_by_others(self) -> str | None:
+    def _write_foreign(self) -> str | None:
         table = self.mirror
         head = table.current_snapshot() if table else None
         if table is None or head is None:
             return None
-        other = Other(table, self.judge.reader.read(head), self.setting, self.dice)
-        said, snapshot_id = other.write(), next(self._ids)
-        self.judge.by_others[snapshot_id] = self.judge.before(head).after_others(other.rows)
-        other.commit(snapshot_id)
-        return said
+        writer = ForeignWriter(table, self.judge.reader.read(head), self.setting, self.dice)
+        entry, snapshot_id = writer.write(), next(self._ids)
+        self.judge.foreign[snapshot_id] = self.judge.before(head).after_foreign_write(writer.rows)
+        writer.commit(snapshot_id)
+        return entry
 
     def _damage(self) -> str | None:
         table = self.mirror
@@ -228,11 +227,8 @@ class World:
         # After an index rebuild orders may differ, so unchanged values cannot be predicted.
         if head is None or self.setting.calm or self.setting.partial:
             return None
-        files = sorted(
-            path
-            for path in self.io.files
-            if path.endswith((".segment.puffin", ".root.puffin")) and path not in self.judge.damaged
-        )
+        undamaged = self.io.files.keys() - self.judge.damaged
+        files = sorted(path for path in undamaged if path.endswith((".segment.puffin", ".root.puffin")))
         if not files:
             return None
         self._leaky = True
@@ -249,35 +245,38 @@ class World:
         head = table.current_snapshot() if table else None
         if table is None or head is None:
             return None
-        ours = snapshots.own_snapshots(table.metadata)
+        ours = snapshots.merge_snapshots(table.metadata)
         anchored = str(ours[0]) in table.metadata.properties[CURSOR] if ours else False
-        order = [one.snapshot_id for one in table.metadata.snapshots]
+        order = [snapshot.snapshot_id for snapshot in table.metadata.snapshots]
         until = ours[0] if ours and (anchored or self._depth) else head.snapshot_id
         last = order.index(until) + (1 if anchored else 0) if ours else 0
-        held = {one.snapshot_id: self.judge.reader.read(one).paths for one in table.metadata.snapshots}
-        said = self._expire(table, [one for one in order[:last] if one != head.snapshot_id], "mirror")
-        if said and not anchored and not snapshots.own_snapshots(self.catalog.load_table(MIRROR).metadata):
-            return self._merge_cut_off(table.metadata, said)
-        self._forgetful |= said is not None
-        if said is None or self._depth or self.catalog.late or self.dice.random() < 0.4:
-            return said
-        left = {one.snapshot_id for one in self.catalog.load_table(MIRROR).metadata.snapshots}
-        kept = set().union(*(paths for one, paths in held.items() if one in left))
-        gone = set().union(*(paths for one, paths in held.items() if one not in left)) - kept
-        for path in gone:
+        read = self.judge.reader.read
+        referenced = {snapshot.snapshot_id: read(snapshot).paths for snapshot in table.metadata.snapshots}
+        expired = [snapshot_id for snapshot_id in order[:last] if snapshot_id != head.snapshot_id]
+        entry = self._expire(table, expired, "mirror")
+        if entry and not anchored and not snapshots.merge_snapshots(self.catalog.load_table(MIRROR).metadata):
+            return self._merge_without_cursor(table.metadata, entry)
+        self._forgetful |= entry is not None
+        if entry is None or self._depth or self.catalog.delayed or self.dice.random() < 0.4:
+            return entry
+        left = {snapshot.snapshot_id for snapshot in self.catalog.load_table(MIRROR).metadata.snapshots}
+        kept = set().union(*(paths for snapshot_id, paths in referenced.items() if snapshot_id in left))
+        all_expired = (paths for snapshot_id, paths in referenced.items() if snapshot_id not in left)
+        unreferenced = set().union(*all_expired) - kept
+        for path in unreferenced:
             del self.io.files[path]
-        return f"{said}, and {len(gone)} files"
+        return f"{entry}, and {len(unreferenced)} files"
 
-    def _merge_cut_off(self, before: TableMetadata, said: str) -> str:
+    def _merge_without_cursor(self, before: TableMetadata, entry: str) -> str:
         """Merge a history without a cursor: it is refused, unless its rows are those of the last merge."""
         self.points.expect_nothing()
         try:
-            return self._advance(f"{said}, merge")
+            return self._advance(f"{entry}, merge")
         except Invalid as error:
             if "none of its ancestors is" not in str(error):
                 raise
             self.catalog.put(MIRROR, before)
-            return f"{said}: refused, and restored"
+            return f"{entry}: refused, and restored"
 
     def _expire_changelog(self) -> str | None:
         """Expire snapshots up to the cursor, or any before the first merge."""
@@ -285,16 +284,16 @@ class World:
         head = table.current_snapshot()
         if head is None or self._depth:
             return None
-        order = [one.snapshot_id for one in table.metadata.snapshots]
+        order = [snapshot.snapshot_id for snapshot in table.metadata.snapshots]
         if self.mirror is None or self.mirror.current_snapshot() is None:
-            if self.journal.rewritten or self.catalog.late:
+            if self.journal.rewritten or self.catalog.delayed:
                 return None
             return self._expire(table, order[:-1], "changelog")
         cursors = list(snapshots.cursors(self.mirror).values())
-        if not cursors or any(one.snapshot_id not in order for one in cursors):
+        if not cursors or any(source.snapshot_id not in order for source in cursors):
             return None
-        oldest = min(order.index(one.snapshot_id) for one in cursors)
-        whole = all(one.files_done is None for one in cursors if one.snapshot_id == order[oldest])
+        oldest = min(order.index(source.snapshot_id) for source in cursors)
+        whole = all(source.files_done is None for source in cursors if source.snapshot_id == order[oldest])
         appended = {self.journal.snapshot_ids[file.commit] for file in self.journal.files}
         if whole and order[oldest] in appended and order[oldest] != head.snapshot_id:
             oldest += 1  # its events are merged
@@ -324,7 +323,11 @@ class World:
         if table is None or table.current_snapshot() is None:
             return None
         known, cursors = self._can_be_rolled_back_to(), snapshots.cursors(table)
-        ours = [one for one, source in cursors.items() if known is None or source.snapshot_id in known]
+        ours = [
+            snapshot_id
+            for snapshot_id, source in cursors.items()
+            if known is None or source.snapshot_id in known
+        ]
         if not ours:
             return None
         chosen = self.dice.choice(ours[-4:])
@@ -334,29 +337,28 @@ class World:
 
     def _can_be_rolled_back_to(self) -> set[int] | None:
         """Return the changelog snapshots that a cursor to roll back to may have; None: any."""
-        return {one.snapshot_id for one in self.changelog.metadata.snapshots}
+        return {snapshot.snapshot_id for snapshot in self.changelog.metadata.snapshots}
 
     def _continue_elsewhere(self) -> str | None:
-        """Let another writer continue from an earlier snapshot, and expire all before."""
-        rolled = None if self._depth or self.catalog.late else self._roll_back()
-        said = self._write_by_others() if rolled else None
+        """Roll the mirror back, write to it as another engine, and expire all before."""
+        rolled = None if self._depth or self.catalog.delayed else self._roll_back()
+        entry = self._write_foreign() if rolled else None
         table = self.mirror
         if (
-            said is None
+            entry is None
             or table is None
-            or str(snapshots.own_snapshots(table.metadata)[0]) in table.metadata.properties[CURSOR]
+            or str(snapshots.merge_snapshots(table.metadata)[0]) in table.metadata.properties[CURSOR]
         ):
             return rolled
-        before, others = table.metadata, table.metadata.snapshots[:-1]
-        self._remove(table, [one.snapshot_id for one in others])
-        return self._merge_cut_off(before, f"{rolled}, {said}, expire all before")
+        self._remove(table, [snapshot.snapshot_id for snapshot in table.metadata.snapshots[:-1]])
+        return self._merge_without_cursor(table.metadata, f"{rolled}, {entry}, expire all before")
 
     def _restart(self) -> str:
         restart()
         return "restart"
 
-    def _land(self) -> str | None:
-        return f"{self.catalog.land_late()} late commits land" if self.catalog.late else None
+    def _apply_delayed(self) -> str | None:
+        return f"{self.catalog.apply_delayed()} delayed commits are applied" if self.catalog.delayed else None
 
     def _upgrade(self) -> str | None:
         table = self.mirror
@@ -368,9 +370,9 @@ class World:
 
     def _end(self) -> None:
         """Apply delayed commits, then merge the rest without faults."""
-        self.story.append("the end")
+        self.trace.append("the end")
         with suppress(CommitFailedException):
-            self.catalog.land_late()
+            self.catalog.apply_delayed()
         self._judge()
         if self.dice.random() < 0.5:
             restart()
@@ -380,18 +382,18 @@ class World:
                 break
             self.points.passed = []
         table = self.mirror
-        if (table is None or table.current_snapshot() is None) and self.journal.files:
-            raise Divergence("there is no mirror at the end")
-        if table is None:
+        if table is None or table.current_snapshot() is None:
+            if self.journal.files:
+                raise Divergence("there is no mirror at the end")
             return
-        ours = [self.judge.states[one] for one in snapshots.own_snapshots(table.metadata)[:1]]
-        if ours and self.judge.waits(ours[0]):
-            raise Divergence(f"{ours[0].merged} of {len(self.journal.files)} files are merged at the end")
+        merges = snapshots.merge_snapshots(table.metadata)
+        if merges and self.judge.is_behind(last := self.judge.states[merges[0]]):
+            raise Divergence(f"{last.merged} of {len(self.journal.files)} files are merged at the end")
         for snapshot in table.metadata.snapshots:
             self.judge.reader.read(snapshot)
-        self._nothing_left_behind()
+        self._check_no_files_left()
 
-    def _nothing_left_behind(self) -> None:
+    def _check_no_files_left(self) -> None:
         left = {path for path in self.io.files if "/world_changelog/" not in path} - self.judge.referenced
         if left and not self._leaky:
             raise Divergence(f"unreferenced files: {sorted(left)}")

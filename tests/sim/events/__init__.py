@@ -1,1 +1,1 @@
-"""Forged and mangled events: none of them may have an effect."""
+"""Forged and mangled events, which must have no effect."""

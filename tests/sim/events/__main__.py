@@ -1,4 +1,4 @@
-"""Replays seeds: `python -m tests.sim.events SEED…`."""
+"""Runs seeds again: `python -m tests.sim.events SEED…`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planted bugs that the campaign must find; each replaces a piece of the product with a wrong one."""
+"""Planted bugs that the campaign must detect; each replaces a function of the product."""
 
 from __future__ import annotations
 
@@ -7,60 +7,61 @@ from contextlib import AbstractContextManager, contextmanager
 from unittest.mock import patch
 from urllib.parse import unquote_plus
 
-from trigger.listeners.notify import Notify
-from trigger.sources import aws
+from trigger.listeners.notify import NotifyHandler
+from trigger.sources import aws_events
 from trigger.sources.hints import LocationHint, NameHint
 from trigger.sources.object_location import ObjectLocation
+from trigger.sources.refusal import Refusal
 from trigger.tables.table_lookup import TableLookup
 
 
 @contextmanager
 def _decodes_key_twice() -> Iterator[None]:
-    with patch.object(aws, "decode_key", lambda key: unquote_plus(unquote_plus(key))):
+    with patch.object(aws_events, "decode_key", lambda key: unquote_plus(unquote_plus(key))):
         yield
 
 
 @contextmanager
 def _compares_prefix_as_text() -> Iterator[None]:
-    def find(self: TableLookup, location: ObjectLocation) -> frozenset[str]:
-        near = [names for folder, names in self.by_folder.items() if location.key.startswith(folder.key)]
+    def find(self: TableLookup, location: ObjectLocation) -> frozenset[str] | Refusal:
+        matches = [names for folder, names in self.by_folder.items() if location.key.startswith(folder.key)]
         registered = (location.store, location.bucket) in self.buckets
-        return near[0] if near and registered else right(self, location)
+        return matches[0] if matches and registered else original(self, location)
 
-    right = TableLookup._find_by_location
+    original = TableLookup._find_by_location
     with patch.object(TableLookup, "_find_by_location", find):
         yield
 
 
 @contextmanager
 def _compares_last_level_only() -> Iterator[None]:
-    def find(self: TableLookup, hint: LocationHint | NameHint) -> frozenset[str]:
+    def find(self: TableLookup, hint: LocationHint | NameHint) -> frozenset[str] | Refusal:
         if isinstance(hint, NameHint):
-            for name, tables in self.by_name.items():
+            for name, tables in self.by_changelog.items():
                 if name[-1] == hint.levels[-1]:
                     return tables
-        return right(self, hint)
+        return original(self, hint)
 
-    right = TableLookup.find
+    original = TableLookup.find
     with patch.object(TableLookup, "find", find):
         yield
 
 
 @contextmanager
 def _ignores_bucket() -> Iterator[None]:
-    def find(self: TableLookup, location: ObjectLocation) -> frozenset[str]:
+    def find(self: TableLookup, location: ObjectLocation) -> frozenset[str] | Refusal:
         parent = location.key.rpartition("/")[0]
-        near = [names for folder, names in self.by_folder.items() if parent == folder.key]
-        return near[0] if near else right(self, location)
+        matches = [names for folder, names in self.by_folder.items() if parent == folder.key]
+        return matches[0] if matches else original(self, location)
 
-    right = TableLookup._find_by_location
+    original = TableLookup._find_by_location
     with patch.object(TableLookup, "_find_by_location", find):
         yield
 
 
 @contextmanager
 def _ignores_token() -> Iterator[None]:
-    with patch.object(Notify, "_is_allowed", lambda *_: True):
+    with patch.object(NotifyHandler, "_is_allowed", lambda *_: True):
         yield
 
 

@@ -1,4 +1,4 @@
-"""Forged or damaged events, by seed. None of them belongs to a registered table."""
+"""Generates forged or damaged events from a seed. None of them belongs to a registered table."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SAMPLES = recorded()
 
 
 def forge(chance: random.Random) -> Forged:
-    """Return one event."""
+    """Generate one event."""
     kind = chance.choice(sorted(KINDS))
     event = KINDS[kind](chance)
     return event if isinstance(event, Forged) else Forged(kind, event)
@@ -80,7 +80,7 @@ def _deep(chance: random.Random) -> bytes:
     )
 
 
-def _anything(chance: random.Random, depth: int = 0) -> Any:
+def _random_value(chance: random.Random, depth: int = 0) -> Any:
     match chance.randrange(8 if depth < 4 else 6):
         case 0:
             return None
@@ -95,9 +95,9 @@ def _anything(chance: random.Random, depth: int = 0) -> Any:
         case 5:
             return chance.choice(["\u0000", "\ud800", "..", "\u202e", "\x1f"])
         case 6:
-            return [_anything(chance, depth + 1) for _ in range(chance.randrange(4))]
+            return [_random_value(chance, depth + 1) for _ in range(chance.randrange(4))]
         case _:
-            return {_text(chance): _anything(chance, depth + 1) for _ in range(chance.randrange(4))}
+            return {_text(chance): _random_value(chance, depth + 1) for _ in range(chance.randrange(4))}
 
 
 def _text(chance: random.Random) -> str:
@@ -121,13 +121,13 @@ def _replaced(chance: random.Random) -> bytes:
     """A recorded event with some values, at any depth, replaced by random ones."""
     document = json.loads(_sample(chance))
     for _ in range(chance.randint(1, 4)):
-        spot: Any = document
-        while isinstance(spot, dict | list) and spot:
-            key = chance.choice(list(spot)) if isinstance(spot, dict) else chance.randrange(len(spot))
-            if not isinstance(spot[key], dict | list) or chance.random() < 0.3:
-                spot[key] = _anything(chance)
+        node: Any = document
+        while isinstance(node, dict | list) and node:
+            key = chance.choice(list(node)) if isinstance(node, dict) else chance.randrange(len(node))
+            if not isinstance(node[key], dict | list) or chance.random() < 0.3:
+                node[key] = _random_value(chance)
                 break
-            spot = spot[key]
+            node = node[key]
     return json.dumps(document).encode()
 
 
@@ -138,26 +138,26 @@ def _s3(key: str, bucket: str = BUCKET) -> bytes:
 
 def _near_location(chance: random.Random) -> bytes:
     """A location that almost equals a registered one."""
-    right = f"{FOLDER}/00002-b.metadata.json"
-    outer = FOLDER.rpartition("/")[0]
-    twice = quote("".join(f"%{byte:02x}" for byte in right.encode()))
+    registered = f"{FOLDER}/00002-b.metadata.json"
+    parent = FOLDER.rpartition("/")[0]
+    twice = quote("".join(f"%{byte:02x}" for byte in registered.encode()))
     return chance.choice(
         [
-            _s3(right, chance.choice(["lake-7", "lake-7q2", "LAKE-7Q", "", "other"])),
+            _s3(registered, chance.choice(["lake-7", "lake-7q2", "LAKE-7Q", "", "other"])),
             _s3(f"{FOLDER}x/00002-b.metadata.json"),
-            _s3(f"{outer}/data/00002-b.metadata.json"),
-            _s3(f"{outer}/00002-b.metadata.json"),
-            _s3(f"a/../{right}"),
-            _s3(f"a/%2e%2e/{right}"),
+            _s3(f"{parent}/data/00002-b.metadata.json"),
+            _s3(f"{parent}/00002-b.metadata.json"),
+            _s3(f"a/../{registered}"),
+            _s3(f"a/%2e%2e/{registered}"),
             _s3(f"{FOLDER}/../{FOLDER}/1.metadata.json"),
             _s3(twice),
             _s3(f"{FOLDER}/00002-b.metadata.json%00.parquet"),
             _s3(f"{FOLDER}/a%00.metadata.json"),
             _s3(f"{FOLDER}/00002-b.parquet"),
             _s3(f"{FOLDER}/%ff.metadata.json"),
-            _s3(right.upper().replace(".METADATA.JSON", ".metadata.json")),
-            json.dumps({"location": f"http://{BUCKET}/{right}"}).encode(),
-            json.dumps({"location": f"gs://{BUCKET}/{right}"}).encode(),
+            _s3(registered.upper().replace(".METADATA.JSON", ".metadata.json")),
+            json.dumps({"location": f"http://{BUCKET}/{registered}"}).encode(),
+            json.dumps({"location": f"gs://{BUCKET}/{registered}"}).encode(),
             json.dumps({"location": f"s3://{BUCKET}/{FOLDER}/.././metadata/1.metadata.json"}).encode(),
         ]
     )
@@ -165,12 +165,13 @@ def _near_location(chance: random.Random) -> bytes:
 
 def _near_name(chance: random.Random) -> bytes:
     """A name that almost equals a registered one."""
-    space, table = CHANGELOG
+    namespace, table = CHANGELOG
     wrong = chance.choice(
         [
-            (space, f"{table}x"), (space, table.upper()), (f"{space} ", table), ("other", table), (space, ""),
-            (f"x.{space}", table), (space, f"{table}\u0000"), ("", table), (table, space), MIRROR,
-            (space, f"../{table}"),
+            (namespace, f"{table}x"), (namespace, table.upper()), (f"{namespace} ", table), ("other", table),
+            (namespace, ""),
+            (f"x.{namespace}", table), (namespace, f"{table}\u0000"), ("", table), (table, namespace), MIRROR,
+            (namespace, f"../{table}"),
         ]
     )  # fmt: skip
     return chance.choice(
@@ -182,7 +183,7 @@ def _near_name(chance: random.Random) -> bytes:
             json.dumps({"specversion": "1.0", "type": "updateTable", "tabular-id": "x",
                         "namespace": wrong[0], "name": wrong[1]}),
             json.dumps({"specversion": "1.0", "type": "dropTable", "tabular-id": "x",
-                        "namespace": space, "name": table}),
+                        "namespace": namespace, "name": table}),
             json.dumps({"report-type": "scan-report", "table-name": ".".join(CHANGELOG)}),
         ]
     ).encode()  # fmt: skip
@@ -203,9 +204,9 @@ def _run(chance: random.Random) -> bytes:
 
 def _headers(chance: random.Random) -> Forged:
     names = ("ce_specversion", "ce_type", "ce_name", "ce_namespace", "ce_tabular-id", "content-type", "ce_")
-    given = {name: chance.randbytes(chance.randrange(30)) for name in names if chance.random() < 0.7}
-    given |= {"ce_specversion": b"1.0"} if chance.random() < 0.5 else {}
-    return Forged("headers", chance.choice([_sample, _noise, _replaced])(chance), given)
+    headers = {name: chance.randbytes(chance.randrange(30)) for name in names if chance.random() < 0.7}
+    headers |= {"ce_specversion": b"1.0"} if chance.random() < 0.5 else {}
+    return Forged("headers", chance.choice([_sample, _noise, _replaced])(chance), headers)
 
 
 KINDS: dict[str, Callable[[random.Random], bytes | Forged]] = {

@@ -1,4 +1,4 @@
-"""Sends a hundred forged events through every entrance: ingest, Lambda, a Kafka record, a post."""
+"""Sends a hundred forged events through every endpoint: ingest, Lambda, a Kafka record, a POST."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from pathlib import Path
 from unittest.mock import patch
 
 from icemirror.config_file.load import load_settings
-from icemirror.http.server import HttpPost
-from icemirror.protocol.reads import EVERYTHING
-from icemirror.stores.from_settings import policy_of
+from icemirror.http.routes import HttpPost
+from icemirror.protocol.row_selection import ALL_ROWS
+from icemirror.stores.from_settings import build_policy
 from icemirror.stores.sqlite import SqliteStore
 from icemirror.telemetry.metrics import NoMetrics
 from tests.sim.events.bugs import BUGS
 from tests.sim.events.forged import CHANGELOG, CONFIG, HEAD, Forged, forge
 from tests.unit.trigger.fakes import FakeHeads, FakeLauncher
-from trigger.dispatch.fleet import Fleet
-from trigger.dispatch.ingest import Accepted, Ingest
+from trigger.dispatch.dispatcher import Dispatcher
+from trigger.dispatch.ingest import Accepted, EventIngest
 from trigger.handler import LambdaFunction
-from trigger.listeners.notify import Notify
-from trigger.sources.kafka_records import decode_kafka_record
-from trigger.sources.refusal import EventRefused
+from trigger.listeners.notify import NotifyHandler
+from trigger.sources.kafka_records import decode_cloud_event
+from trigger.sources.refusal import EventRefused, Refusal
 from trigger.tables import registry
-from trigger.tables.registry import Registry
+from trigger.tables.registry import TableRegistry
 
 EVENTS = 100
 WARM_SEEDS = 20
 MAX_GROWTH_BYTES = 32 << 20
 
 
-class Victim:
-    """A trigger with one table, which no forged event may reach."""
+class Target:
+    """A trigger with one table, on which no forged event may have an effect."""
 
     def __init__(self, folder: Path) -> None:
         config = folder / "icemirror.yaml"
@@ -47,22 +47,22 @@ class Victim:
         self.store, self.launcher = SqliteStore(folder / "state.db"), FakeLauncher()
         heads = FakeHeads({".".join(CHANGELOG): HEAD})
         with patch.object(registry, "open_head_source", lambda *_: heads):
-            known = Registry(settings)
-            known.poll_heads(10.0)
-        self.ingest = Ingest(
-            Fleet(known, self.store, policy_of(settings), self.launcher, str(config), NoMetrics())
+            tables = TableRegistry(settings)
+            tables.poll_heads(10.0)
+        self.ingest = EventIngest(
+            Dispatcher(tables, self.store, build_policy(settings), self.launcher, str(config), NoMetrics())
         )
         self.function = LambdaFunction(self.ingest)
-        self.notify = Notify(self.ingest, "a right token", True, lambda: None)
+        self.notify = NotifyHandler(self.ingest, "a right token", True, lambda: None)
         self.seeds, self.resident = 0, 0
 
-    def attack(self, forged: Forged, chance: random.Random) -> str:
-        """Send the event through a random entrance; return its outcome."""
+    def send(self, forged: Forged, chance: random.Random) -> str:
+        """Send the event through a random endpoint; return its outcome."""
         match chance.randrange(4):
             case 0:
-                return self._by_lambda(forged)
+                return self._send_to_lambda(forged)
             case 1:
-                return self._by_kafka(forged)
+                return self._send_as_kafka_record(forged)
             case 2:
                 body = chance.choice([forged.body, b'{"table":"zx9.q7_changelog"}'])
                 token = chance.choice(
@@ -70,15 +70,15 @@ class Victim:
                 )
                 return f"post: {self.notify(HttpPost(token, len(body), lambda: body)).status}"
             case _:
-                return self._ended(*self.ingest.accept([forged.body]))
+                return self._outcome_text(*self.ingest.accept([forged.body]))
 
-    def _by_kafka(self, forged: Forged) -> str:
+    def _send_as_kafka_record(self, forged: Forged) -> str:
         try:
-            return self._ended(*self.ingest.accept([decode_kafka_record(forged.headers, forged.body)]))
-        except EventRefused as refused:
-            return refused.reason
+            return self._outcome_text(*self.ingest.accept([decode_cloud_event(forged.headers, forged.body)]))
+        except EventRefused as error:
+            return error.refusal.reason
 
-    def _by_lambda(self, forged: Forged) -> str:
+    def _send_to_lambda(self, forged: Forged) -> str:
         text = forged.body.decode("utf-8", "replace")
         records = [
             {
@@ -90,16 +90,16 @@ class Victim:
             for at in ("1", "3")
         ]
         failed = self.function.handle({"Records": records}, 1.0)["batchItemFailures"]
-        assert {"itemIdentifier": "3"} not in failed, "it would be delivered for ever"
+        assert {"itemIdentifier": "3"} not in failed, "it would be delivered forever"
         return "lambda: failed" if failed else "lambda: irrelevant"
 
-    def _ended(self, outcome: object) -> str:
-        assert isinstance(outcome, Accepted | EventRefused), outcome
-        return outcome.reason if isinstance(outcome, EventRefused) else "irrelevant"
+    def _outcome_text(self, outcome: object) -> str:
+        assert isinstance(outcome, Accepted | Refusal), outcome
+        return outcome.reason if isinstance(outcome, Refusal) else "irrelevant"
 
     def check(self) -> None:
-        """Assert that nothing is noticed or launched, and that nothing accumulates."""
-        rows = self.store.load(EVERYTHING)
+        """Check that no notice is stored, no job is launched, and memory does not grow."""
+        rows = self.store.load(ALL_ROWS)
         assert not rows.tables, f"noticed: {sorted(rows.tables)}"
         assert not rows.slots
         assert not self.launcher.launches
@@ -113,22 +113,26 @@ class Victim:
 
 
 @cache
-def victim() -> Victim:
-    """One per process, so that a leak shows."""
-    return Victim(Path(tempfile.mkdtemp(prefix="events-")))
+def shared_target() -> Target:
+    """Return one target per process, so that a memory leak shows."""
+    return Target(Path(tempfile.mkdtemp(prefix="events-")))
 
 
 def run(seed: int, bug: str | None = None) -> Counter[str]:
     """Send the events of a seed; return their outcomes."""
     chance, counts = random.Random(seed), Counter[str]()
     with ExitStack() as stack:
-        target = victim() if bug is None else Victim(Path(stack.enter_context(tempfile.TemporaryDirectory())))
+        target = (
+            shared_target()
+            if bug is None
+            else Target(Path(stack.enter_context(tempfile.TemporaryDirectory())))
+        )
         if bug is not None:
             stack.enter_context(BUGS[bug]())
         for at in range(EVENTS):
             forged = forge(chance)
             try:
-                counts[target.attack(forged, chance)] += 1
+                counts[target.send(forged, chance)] += 1
             except Exception as error:
                 raise AssertionError(
                     f"event {at} of seed {seed} ({forged.kind}): {forged.body[:300]!r}"
@@ -138,8 +142,8 @@ def run(seed: int, bug: str | None = None) -> Counter[str]:
     return counts
 
 
-def some_seeds(first: int, seconds: float) -> tuple[int, Counter[str]]:
-    """Run seeds for this long; return their number and the outcomes of their events."""
+def run_seeds(first: int, seconds: float) -> tuple[int, Counter[str]]:
+    """Run seeds for this time; return their number and the outcomes of their events."""
     logging.disable()
     counts, end, seed = Counter[str](), time.monotonic() + seconds, first
     while time.monotonic() < end or seed < first + 25:

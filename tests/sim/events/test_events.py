@@ -1,4 +1,4 @@
-"""Forged events have no effect, and the campaign finds every planted bug."""
+"""Forged events have no effect, and the campaign detects every planted bug."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from multiprocessing import get_context
 import pytest
 
 from tests.sim.events.bugs import BUGS
-from tests.sim.events.run import EVENTS, run, some_seeds
+from tests.sim.events.run import EVENTS, run, run_seeds
 
 
 @pytest.mark.parametrize(
@@ -18,9 +18,9 @@ from tests.sim.events.run import EVENTS, run, some_seeds
 )
 def test_forged_events_have_no_effect(first: int | None, seconds: float) -> None:
     first = random.SystemRandom().randrange(1 << 40) if first is None else first
-    # In a separate process: the memory check must not see what other tests leave behind.
+    # In a separate process: the memory check must not measure other tests.
     with ProcessPoolExecutor(1, get_context("spawn")) as process:
-        seeds, counts = process.submit(some_seeds, first, seconds).result()
+        seeds, counts = process.submit(run_seeds, first, seconds).result()
     assert counts["events"] == seeds * EVENTS
     missing = {
         "malformed",
@@ -34,10 +34,10 @@ def test_forged_events_have_no_effect(first: int | None, seconds: float) -> None
 
 
 @pytest.mark.parametrize("bug", sorted(BUGS))
-def test_planted_bug_is_found(bug: str) -> None:
+def test_planted_bug_is_detected(bug: str) -> None:
     for seed in range(20):
         try:
             run(seed, bug)
         except AssertionError:
             return
-    pytest.fail("20 seeds did not find it")
+    pytest.fail("20 seeds did not detect it")

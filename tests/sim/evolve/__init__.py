@@ -1,1 +1,1 @@
-"""Simulates changelogs whose columns change between commits, in one process, judged by field ids."""
+"""Simulates changelogs whose columns change between commits, in one process, and compares them by field id."""

@@ -1,4 +1,4 @@
-"""The source: a table whose columns change at random, and a record of every event by field id."""
+"""The source: a table whose columns change at random, and a record of all events by field id."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from tests.lab.lab import changelog_schema
 from tests.sim.engine import snapshots
 
 CDC = ("cdc_operation", "sequence_number")
-KEYS = tuple(range(1, 33))  # some are not changed for long
-_NAMES, _INSIDE = tuple("abcdefg"), tuple("uvwxyz")
+KEYS = tuple(range(1, 33))  # many, so that some stay unchanged for a long time
+_NAMES, _CHILD_NAMES = tuple("abcdefg"), tuple("uvwxyz")
 _OPERATIONS = {"I": "INSERT", "U": "UPDATE", "D": "DELETE"}
 _WIDER: dict[str, IcebergType] = {
     "int": LongType(),
     "float": DoubleType(),
     "decimal(5, 2)": DecimalType(12, 2),
 }
-_HOME = StructType(NestedField(50, "u", IntegerType()), NestedField(51, "v", StringType()))
+_STRUCT = StructType(NestedField(50, "u", IntegerType()), NestedField(51, "v", StringType()))
 FIRST = changelog_schema(
-    ("id", IntegerType()), ("p", StringType()), ("r", StringType()), ("a", IntegerType()), ("s", _HOME)
+    ("id", IntegerType()), ("p", StringType()), ("r", StringType()), ("a", IntegerType()), ("s", _STRUCT)
 )
 KEY = FIRST.find_field("id").field_id
 
@@ -51,13 +51,16 @@ Order = tuple[int, int, int, int]
 
 def first_schema() -> Schema:
     """Return a key, a partition column, a required column, a number and a struct."""
-    fields = [one.model_copy(update={"required": True}) if one.name == "r" else one for one in FIRST.fields]
+    fields = [
+        column.model_copy(update={"required": True}) if column.name == "r" else column
+        for column in FIRST.fields
+    ]
     return Schema(*fields, identifier_field_ids=FIRST.identifier_field_ids)
 
 
 @dataclass(frozen=True)
 class Event:
-    """One changelog row; `values` of its columns at that time, by field id, at any depth."""
+    """One row of the changelog; `values`: those of its columns at that time, by field id, at any depth."""
 
     key: int
     operation: str
@@ -76,16 +79,16 @@ class File:
 
 def row_fields(schema: Schema) -> list[NestedField]:
     """Return the columns of the row."""
-    return [one for one in schema.fields if one.name not in CDC]
+    return [column for column in schema.fields if column.name not in CDC]
 
 
 @dataclass
-class Memory:
-    """Return all files in the order of events; columns are never matched by their names."""
+class SourceRecord:
+    """All files in the order of events. Columns are never matched by name. `changes`: how often columns changed."""
 
     files: list[File] = field(default_factory=list)
     clock: int = 1
-    told: int = 0
+    changes: int = 0
 
     def merged(self, source: CursorSource) -> int:
         """Return how many files precede a cursor."""
@@ -104,7 +107,7 @@ class Memory:
                     last[event.key] = order, event
         return {key: event.values for key, (_, event) in last.items() if event.operation != "D"}
 
-    def tell(self, table: Table, dice: random.Random) -> str:
+    def append(self, table: Table, dice: random.Random) -> str:
         """Commit a few files, written with the current columns."""
         number, schema = table.metadata.next_sequence_number(), table.schema()
         files = [
@@ -114,21 +117,21 @@ class Memory:
         data = [snapshots.write_parquet(table, as_arrow(schema, events), Record()) for events in files]
         snapshots.commit(table, "append", data)
         self.files += [File(number, at, tuple(events)) for at, events in enumerate(files)]
-        return f"append {[[f'{one.operation}{one.key}@{one.lsn}' for one in file] for file in files]}"
+        return f"append {[[f'{event.operation}{event.key}@{event.lsn}' for event in file] for file in files]}"
 
     def _event(self, schema: Schema, dice: random.Random) -> Event:
         self.clock += dice.choice([0, 1, 1])
         late = dice.randint(1, 8) if dice.random() < 0.15 else 0
         key = dice.choice(KEYS)
-        values = {one.field_id: _value(one, dice) for one in row_fields(schema)}
+        values = {column.field_id: _value(column, dice) for column in row_fields(schema)}
         values[schema.find_field("id").field_id] = key
         return Event(key, dice.choice("IIUUUD"), max(1, self.clock - late), values)
 
 
-def _value(of: NestedField, dice: random.Random) -> Any:
-    if not of.required and dice.random() < 0.15:
+def _value(column: NestedField, dice: random.Random) -> Any:
+    if not column.required and dice.random() < 0.15:
         return None
-    match of.field_type:
+    match column.field_type:
         case IntegerType():
             return dice.randint(-(2**31), 2**31 - 1)
         case LongType():
@@ -140,16 +143,19 @@ def _value(of: NestedField, dice: random.Random) -> Any:
         case DecimalType(precision=precision):
             return Decimal(dice.randint(0, 10**precision - 1)).scaleb(-2)
         case StructType(fields=fields):
-            return {one.field_id: _value(one, dice) for one in fields}
+            return {child.field_id: _value(child, dice) for child in fields}
         case _:
             return dice.choice(["x", "y", f"text {dice.randint(0, 99)}"])
 
 
 def as_arrow(schema: Schema, events: list[Event]) -> pa.Table:
-    """Write a file of these events."""
+    """Return these events as an Arrow table."""
     rows = [
         {
-            **{one.name: _named(one, event.values.get(one.field_id)) for one in row_fields(schema)},
+            **{
+                column.name: _by_name(column, event.values.get(column.field_id))
+                for column in row_fields(schema)
+            },
             "cdc_operation": _OPERATIONS[event.operation],
             "sequence_number": f"{event.lsn:016x}/{0:016x}",
         }
@@ -158,26 +164,26 @@ def as_arrow(schema: Schema, events: list[Event]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=schema_to_pyarrow(schema))
 
 
-def _named(of: NestedField, value: Any) -> Any:
-    if value is None or not isinstance(of.field_type, StructType):
+def _by_name(column: NestedField, value: Any) -> Any:
+    if value is None or not isinstance(column.field_type, StructType):
         return value
-    return {one.name: _named(one, value.get(one.field_id)) for one in of.field_type.fields}
+    return {child.name: _by_name(child, value.get(child.field_id)) for child in column.field_type.fields}
 
 
-def change_columns(table: Table, memory: Memory, dice: random.Random) -> str | None:
+def change_columns(table: Table, record: SourceRecord, dice: random.Random) -> str | None:
     """Change the changelog's columns once; comments make every schema unique."""
-    doings = [_add] * 5 + [_drop] * 3 + [_rename, _rename, _widen, _widen, _move, _loosen]
-    doings += [_add_inside] * 2 + [_drop_inside] * 2 + [_rename_inside, _widen_inside]
-    chosen = dice.choice(doings)(table.schema(), dice)
+    actions = [_add] * 5 + [_drop] * 3 + [_rename, _rename, _widen, _widen, _move, _make_optional]
+    actions += [_add_child] * 2 + [_drop_child] * 2 + [_rename_child, _widen_child]
+    chosen = dice.choice(actions)(table.schema(), dice)
     if chosen is None:
         return None
-    said, change = chosen
-    memory.told += 1
+    entry, change = chosen
+    record.changes += 1
     with table.update_schema(allow_incompatible_changes=True) as update:
         change(update)
     with table.update_schema() as update:
-        update.update_column("id", doc=f"change {memory.told}")
-    return said
+        update.update_column("id", doc=f"change {record.changes}")
+    return entry
 
 
 Change = tuple[str, Callable[[UpdateSchema], object]] | None
@@ -189,42 +195,42 @@ def _free(names: tuple[str, ...], taken: Iterator[str], dice: random.Random) -> 
 
 
 def _kinds() -> list[IcebergType]:
-    return [IntegerType(), FloatType(), DecimalType(5, 2), StringType(), _HOME]
+    return [IntegerType(), FloatType(), DecimalType(5, 2), StringType(), _STRUCT]
 
 
 def _columns(schema: Schema) -> list[NestedField]:
-    return [one for one in row_fields(schema) if one.name != "id"]
+    return [column for column in row_fields(schema) if column.name != "id"]
 
 
 def _add(schema: Schema, dice: random.Random) -> Change:
-    name, kind = _free(_NAMES, (one.name for one in schema.fields), dice), dice.choice(_kinds())
-    return None if name is None else (f"add {name} {kind}", lambda to: to.add_column(name, kind))
+    name, kind = _free(_NAMES, (column.name for column in schema.fields), dice), dice.choice(_kinds())
+    return None if name is None else (f"add {name} {kind}", lambda update: update.add_column(name, kind))
 
 
 def _drop(schema: Schema, dice: random.Random) -> Change:
     columns = _columns(schema)
     if len(columns) < 3:
         return None
-    newest = max(columns, key=lambda one: one.field_id)  # its field id must never be reused
+    newest = max(columns, key=lambda column: column.field_id)  # its field id must never be reused
     name = dice.choice([newest, dice.choice(columns)]).name
-    return f"drop {name}", lambda to: to.delete_column(name)
+    return f"drop {name}", lambda update: update.delete_column(name)
 
 
 def _rename(schema: Schema, dice: random.Random) -> Change:
-    columns, new = _columns(schema), _free(_NAMES, (one.name for one in schema.fields), dice)
+    columns, new = _columns(schema), _free(_NAMES, (column.name for column in schema.fields), dice)
     if new is None or not columns:
         return None
     name = dice.choice(columns).name
-    return f"rename {name} to {new}", lambda to: to.rename_column(name, new)
+    return f"rename {name} to {new}", lambda update: update.rename_column(name, new)
 
 
 def _widen(schema: Schema, dice: random.Random) -> Change:
-    narrow = [one for one in row_fields(schema) if str(one.field_type) in _WIDER]
+    narrow = [column for column in row_fields(schema) if str(column.field_type) in _WIDER]
     if not narrow:
         return None
-    one = dice.choice(narrow)
-    kind = _WIDER[str(one.field_type)]
-    return f"widen {one.name} to {kind}", lambda to: to.update_column(one.name, kind)
+    column = dice.choice(narrow)
+    kind = _WIDER[str(column.field_type)]
+    return f"widen {column.name} to {kind}", lambda update: update.update_column(column.name, kind)
 
 
 def _move(schema: Schema, dice: random.Random) -> Change:
@@ -232,51 +238,61 @@ def _move(schema: Schema, dice: random.Random) -> Change:
     if not columns:
         return None
     name = dice.choice(columns).name
-    return f"move {name} first", lambda to: to.move_first(name)
+    return f"move {name} first", lambda update: update.move_first(name)
 
 
-def _loosen(schema: Schema, _dice: random.Random) -> Change:
-    tight = [one for one in _columns(schema) if one.required]
-    return (f"{tight[0].name} optional", lambda to: to.make_column_optional(tight[0].name)) if tight else None
+def _make_optional(schema: Schema, _dice: random.Random) -> Change:
+    required = [column for column in _columns(schema) if column.required]
+    if not required:
+        return None
+    return f"{required[0].name} optional", lambda update: update.make_column_optional(required[0].name)
 
 
 def _struct(schema: Schema, dice: random.Random) -> tuple[str, StructType] | None:
-    found = [(one.name, one.field_type) for one in schema.fields if isinstance(one.field_type, StructType)]
+    found = [
+        (column.name, column.field_type)
+        for column in schema.fields
+        if isinstance(column.field_type, StructType)
+    ]
     return dice.choice(found) if found else None
 
 
-def _add_inside(schema: Schema, dice: random.Random) -> Change:
+def _add_child(schema: Schema, dice: random.Random) -> Change:
     if (found := _struct(schema, dice)) is None:
         return None
-    new = _free(_INSIDE, (one.name for one in found[1].fields), dice)
+    new = _free(_CHILD_NAMES, (child.name for child in found[1].fields), dice)
     kind = dice.choice(_kinds()[:4])
-    return None if new is None else (f"add {found[0]}.{new}", lambda to: to.add_column((found[0], new), kind))
+    return (
+        None
+        if new is None
+        else (f"add {found[0]}.{new}", lambda update: update.add_column((found[0], new), kind))
+    )
 
 
-def _drop_inside(schema: Schema, dice: random.Random) -> Change:
+def _drop_child(schema: Schema, dice: random.Random) -> Change:
     if (found := _struct(schema, dice)) is None or len(found[1].fields) < 2:
         return None
-    newest = max(found[1].fields, key=lambda one: one.field_id)
+    newest = max(found[1].fields, key=lambda child: child.field_id)
     name = dice.choice([newest, dice.choice(found[1].fields)]).name
-    return f"drop {found[0]}.{name}", lambda to: to.delete_column((found[0], name))
+    return f"drop {found[0]}.{name}", lambda update: update.delete_column((found[0], name))
 
 
-def _rename_inside(schema: Schema, dice: random.Random) -> Change:
+def _rename_child(schema: Schema, dice: random.Random) -> Change:
     if (found := _struct(schema, dice)) is None:
         return None
-    new = _free(_INSIDE, (one.name for one in found[1].fields), dice)
+    new = _free(_CHILD_NAMES, (child.name for child in found[1].fields), dice)
     name = dice.choice(found[1].fields).name
     if new is None:
         return None
-    return f"rename {found[0]}.{name} to {new}", lambda to: to.rename_column((found[0], name), new)
+    return f"rename {found[0]}.{name} to {new}", lambda update: update.rename_column((found[0], name), new)
 
 
-def _widen_inside(schema: Schema, dice: random.Random) -> Change:
+def _widen_child(schema: Schema, dice: random.Random) -> Change:
     if (found := _struct(schema, dice)) is None:
         return None
-    narrow = [one for one in found[1].fields if str(one.field_type) in _WIDER]
+    narrow = [child for child in found[1].fields if str(child.field_type) in _WIDER]
     if not narrow:
         return None
-    one = dice.choice(narrow)
-    kind = _WIDER[str(one.field_type)]
-    return f"widen {found[0]}.{one.name}", lambda to: to.update_column((found[0], one.name), kind)
+    child = dice.choice(narrow)
+    kind = _WIDER[str(child.field_type)]
+    return f"widen {found[0]}.{child.name}", lambda update: update.update_column((found[0], child.name), kind)

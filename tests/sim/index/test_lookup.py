@@ -12,8 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from spark_job.index import lookup
-from spark_job.index import segment_cache as whole
+from spark_job.index import lookup, segment_cache
 from spark_job.index.key_codec import KeyCodec
 from spark_job.index.lookup import find_keys
 from spark_job.index.orders import read_orders
@@ -34,39 +33,39 @@ from tests.unit.spark_job.index.samples import (
     row_entries,
     store,
 )
-from tests.unit.spark_job.index.test_lookup import TOP, WAYS, check_same
+from tests.unit.spark_job.index.test_lookup import READ_MODES, TOP, check_same
 
 
-@pytest.fixture(params=list(WAYS.values()), ids=list(WAYS))
-def _every_way(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Segments that are cached as a whole, and others."""
+@pytest.fixture(params=list(READ_MODES.values()), ids=list(READ_MODES))
+def _cached_or_by_block(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Runs the test with segments cached as a whole, and with segments read by block."""
     with pytest.MonkeyPatch.context() as patches:
         for limit in request.param:
-            patches.setattr(whole, limit, 0)
+            patches.setattr(segment_cache, limit, 0)
         yield
 
 
-def check_answers(
-    io: PyArrowFileIO, segment: SegmentInfo, entries: Entries, codec: KeyCodec, asked: Sequence[int]
+def check_results(
+    io: PyArrowFileIO, segment: SegmentInfo, entries: Entries, codec: KeyCodec, requested: Sequence[int]
 ) -> None:
-    """Every result equals a dictionary's, and every order belongs to its key."""
-    keys = make_keys(codec, asked)
+    """Check that results equal those of a dictionary, and that every order belongs to its key."""
+    keys = make_keys(codec, requested)
     found = find_keys(io, [segment], keys)
-    places = found.key_index.tolist()
+    found_at = found.key_index.tolist()
     known = model(entries)
-    assert places == [at for at, number in enumerate(asked) if number in known]
-    answers = list(zip(found.file.tolist(), found.pos.tolist(), strict=True))
-    assert answers == [known[asked[at]] for at in places]
-    if places:
-        place = {number: at for at, number in enumerate(plain(entries.keys))}
-        assert found.entry.tolist() == [place[asked[at]] for at in places]
+    assert found_at == [at for at, number in enumerate(requested) if number in known]
+    results = list(zip(found.file.tolist(), found.pos.tolist(), strict=True))
+    assert results == [known[requested[at]] for at in found_at]
+    if found_at:
+        entry_of = {number: at for at, number in enumerate(plain(entries.keys))}
+        assert found.entry.tolist() == [entry_of[requested[at]] for at in found_at]
         parts = entries.orders.shape[1]
         orders = read_orders(io, segment.path, segment.orders, found.entry, parts)
-        assert (orders == entries.orders[[place[asked[at]] for at in places]]).all()
+        assert (orders == entries.orders[[entry_of[requested[at]] for at in found_at]]).all()
 
 
-def around(numbers: Sequence[int], codec: KeyCodec, random: np.random.Generator) -> list[int]:
-    """Every key at a block boundary, many others, their neighbours, and the ends of the range."""
+def keys_around(numbers: Sequence[int], codec: KeyCodec, random: np.random.Generator) -> list[int]:
+    """Return every key at a block boundary, many others, their neighbours, and the ends of the range."""
     high, low = key_bits(codec)
     mask = ((1 << high) - 1) << 64 | ((1 << low) - 1)
     borders = [numbers[at] for at in range(len(numbers)) if (at + 1) % BLOCK_ROWS <= 1]
@@ -76,7 +75,7 @@ def around(numbers: Sequence[int], codec: KeyCodec, random: np.random.Generator)
     return sorted(number for number in near | ends if number >= 0 and number & mask == number)
 
 
-@pytest.mark.usefixtures("_every_way")
+@pytest.mark.usefixtures("_cached_or_by_block")
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("size", [*SIZES, 5000])
 def test_lookups_equal_a_dictionary(tmp_path: Path, io: PyArrowFileIO, codec: KeyCodec, size: int) -> None:
@@ -84,13 +83,13 @@ def test_lookups_equal_a_dictionary(tmp_path: Path, io: PyArrowFileIO, codec: Ke
     numbers = random_numbers(codec, size, random)
     entries = make_entries(codec, numbers, random)
     segment = store(io, tmp_path, entries, codec)
-    check_answers(io, segment, entries, codec, around(numbers, codec, random))
+    check_results(io, segment, entries, codec, keys_around(numbers, codec, random))
 
 
-@pytest.mark.usefixtures("_every_way")
+@pytest.mark.usefixtures("_cached_or_by_block")
 @pytest.mark.parametrize("codec", [ORDERED_64, ORDERED_128])
 @pytest.mark.parametrize("rows", SIZES)
-def test_lookups_in_exactly_this_many_runs_equal_a_dictionary(
+def test_lookups_in_a_given_number_of_runs_equal_a_dictionary(
     tmp_path: Path, io: PyArrowFileIO, codec: KeyCodec, rows: int
 ) -> None:
     random = np.random.default_rng(rows)
@@ -107,7 +106,7 @@ def test_lookups_in_exactly_this_many_runs_equal_a_dictionary(
     entries = row_entries(numbers, file.tolist(), position.tolist(), codec)
     segment = store(io, tmp_path, entries, codec)
     assert (segment.layout, segment.geometry.rows) == (Layout.RUNS, rows)
-    check_answers(io, segment, entries, codec, around(numbers, codec, random))
+    check_results(io, segment, entries, codec, keys_around(numbers, codec, random))
 
 
 _SMALL = st.lists(
@@ -118,39 +117,39 @@ _SMALL = st.lists(
 )
 
 
-@pytest.mark.usefixtures("_every_way")
+@pytest.mark.usefixtures("_cached_or_by_block")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(
     numbers=_SMALL,
-    asked=_SMALL,
+    requested=_SMALL,
     wide=st.booleans(),
-    places=st.lists(
+    locations=st.lists(
         st.tuples(st.integers(-1, 2), st.sampled_from([0, 1, 1, 1, 9])), min_size=60, max_size=60
     ),
 )
-def test_any_keys_any_places_any_questions(
+def test_random_lookups_equal_a_dictionary(
     tmp_path: Path,
     io: PyArrowFileIO,
     numbers: list[int],
-    asked: list[int],
+    requested: list[int],
     wide: bool,
-    places: list[tuple[int, int]],
+    locations: list[tuple[int, int]],
 ) -> None:
     codec = ORDERED_128 if wide else ORDERED_64
     scale = 2**62 + 1 if wide else 1
     present = sorted(number * scale for number in numbers)
-    file = [file for file, _ in places][: len(present)]
-    steps = np.cumsum([step for _, step in places])[: len(present)]
+    file = [file for file, _ in locations][: len(present)]
+    steps = np.cumsum([step for _, step in locations])[: len(present)]
     entries = row_entries(present, file, np.where(np.array(file) < 0, 0, steps).tolist(), codec)
     segment = store(io, tmp_path, entries, codec)
-    questions = sorted({*present, *(number * scale for number in asked)})
-    check_answers(io, segment, entries, codec, questions)
+    all_requested = sorted({*present, *(number * scale for number in requested)})
+    check_results(io, segment, entries, codec, all_requested)
 
 
-@pytest.mark.usefixtures("_every_way")
+@pytest.mark.usefixtures("_cached_or_by_block")
 @pytest.mark.parametrize("at_once", [1, 2, 3])
 @pytest.mark.parametrize("codec", [ORDERED_64, HASHED])
-def test_answers_do_not_depend_on_how_many_blocks_are_read_at_once(
+def test_results_do_not_depend_on_the_number_of_blocks_per_read(
     tmp_path: Path, io: PyArrowFileIO, monkeypatch: pytest.MonkeyPatch, at_once: int, codec: KeyCodec
 ) -> None:
     monkeypatch.setattr(lookup, "BLOCKS_PER_READ", at_once)
@@ -158,15 +157,13 @@ def test_answers_do_not_depend_on_how_many_blocks_are_read_at_once(
     numbers = random_numbers(codec, 12 * BLOCK_ROWS + 5, random)
     entries = make_entries(codec, numbers, random)
     segment = store(io, tmp_path, entries, codec)
-    check_answers(io, segment, entries, codec, around(numbers, codec, random))
+    check_results(io, segment, entries, codec, keys_around(numbers, codec, random))
     few = sorted(numbers[block * BLOCK_ROWS + 17] for block in (0, 1, 4, 6, 11))
-    check_answers(io, segment, entries, codec, few)
+    check_results(io, segment, entries, codec, few)
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_range_of_entries_is_read_without_the_others(
-    tmp_path: Path, io: PyArrowFileIO, codec: KeyCodec
-) -> None:
+def test_range_of_entries_is_read(tmp_path: Path, io: PyArrowFileIO, codec: KeyCodec) -> None:
     random = np.random.default_rng(5)
     numbers = random_numbers(codec, 5000, random)
     entries = make_entries(codec, numbers, random)
@@ -174,7 +171,7 @@ def test_a_range_of_entries_is_read_without_the_others(
     for _ in range(40):
         start, end = sorted(random.integers(0, len(numbers), 2).tolist())
         first, last = max(0, numbers[start] - int(random.integers(0, 2))), numbers[end]
-        inside = entries.keys.bounds(first, last)
+        inside = entries.keys.slice_between(first, last)
         expected = Entries(
             entries.keys.take(inside), entries.file[inside], entries.pos[inside], entries.orders[inside]
         )
@@ -184,10 +181,10 @@ def test_a_range_of_entries_is_read_without_the_others(
     assert len(read_segment_entries(io, segment.model_copy(update={"first_key": 1, "last_key": 0}))) == 0
 
 
-@pytest.mark.usefixtures("_every_way")
+@pytest.mark.usefixtures("_cached_or_by_block")
 @pytest.mark.parametrize("at_once", [1, 3, 1024])
 @pytest.mark.parametrize("codec", CODECS)
-def test_segments_that_do_not_overlap_are_asked_together(
+def test_disjoint_segments_are_searched_together(
     tmp_path: Path, io: PyArrowFileIO, monkeypatch: pytest.MonkeyPatch, codec: KeyCodec, at_once: int
 ) -> None:
     """Segments of any size and order, so that tails lie between full blocks; some are trimmed at the start."""
@@ -206,11 +203,11 @@ def test_segments_that_do_not_overlap_are_asked_together(
             if number >= first:
                 known[number] = segment.path, entry, *row
     shuffled = [segments[at] for at in random.permutation(len(segments))]
-    asked = around(numbers, codec, random)
-    found = find_keys(io, shuffled, make_keys(codec, asked))
-    answers = {
-        asked[at]: (shuffled[of].path, entry, file, pos)
-        for at, of, file, pos, entry in zip(
+    requested = keys_around(numbers, codec, random)
+    found = find_keys(io, shuffled, make_keys(codec, requested))
+    results = {
+        requested[at]: (shuffled[segment_index].path, entry, file, pos)
+        for at, segment_index, file, pos, entry in zip(
             found.key_index.tolist(),
             found.segment_index.tolist(),
             found.file.tolist(),
@@ -219,4 +216,4 @@ def test_segments_that_do_not_overlap_are_asked_together(
             strict=True,
         )
     }
-    assert answers == {number: known[number] for number in asked if number in known}
+    assert results == {number: known[number] for number in requested if number in known}

@@ -1,4 +1,4 @@
-"""Many commits on an index: runs stay few, and the newest entry of every key is found."""
+"""Many commits on an index: the number of runs stays bounded, and the newest entry of every key is found."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from spark_job.index import blocks, tiers
-from spark_job.index import byte_ranges as ranges
-from spark_job.index import merge_segments as compaction
+from spark_job.index import blocks, byte_ranges, tiers
 from spark_job.index.key_codec import KeyCodec
 from spark_job.index.tiers import group_runs
 from spark_job.merge import locate
@@ -27,17 +25,17 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small tiers, pieces and commits, so that every case occurs often."""
     monkeypatch.setattr(tiers, "_TIER_0_ENTRIES", 8)
     monkeypatch.setattr(tiers, "_MIN_REWRITTEN_ENTRIES", 150)
-    monkeypatch.setattr(compaction, "PIECE_ENTRIES", 64)
+    monkeypatch.setattr("spark_job.index.plan_index_merge.MAX_STEP_ENTRIES", 64)
 
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("seed", range(3))
-def test_the_newest_entry_of_every_key_is_found_while_runs_are_merged(
+def test_newest_entry_of_every_key_is_found_while_runs_are_merged(
     tmp_path: Path, io: PyArrowFileIO, monkeypatch: pytest.MonkeyPatch, codec: KeyCodec, seed: int
 ) -> None:
-    if seed:  # as on an object store: small segments all at once, or none of them
-        for module in (blocks, locate, ranges):
+    if seed:  # like an object store: all small segments at once, or none
+        for module in (blocks, locate, byte_ranges):
             monkeypatch.setattr(module, "is_remote", lambda path: True)
         monkeypatch.setattr(locate, "_PREFETCHED_LAYER_BYTES", 10_000 * seed)
     random = np.random.default_rng(seed)
@@ -53,7 +51,7 @@ def test_the_newest_entry_of_every_key_is_found_while_runs_are_merged(
     assert max(index.rewritten) > 0
 
 
-def test_runs_stay_few_and_no_commit_rewrites_much(
+def test_number_of_runs_and_rewritten_entries_stay_bounded(
     tmp_path: Path, io: PyArrowFileIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tiers, "_TIER_0_ENTRIES", 256)

@@ -1,1 +1,1 @@
-"""The trigger, its launchers, workers and stores, in random interleavings with crashes at every effect."""
+"""Simulates triggers, launchers, workers and stores in random interleavings, with crashes at every effect."""

@@ -1,4 +1,4 @@
-"""One seed again: `python -m tests.sim.launchers SEED [BUG]`."""
+"""Runs one seed again: `python -m tests.sim.launchers SEED [BUG]`."""
 
 from __future__ import annotations
 

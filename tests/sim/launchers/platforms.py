@@ -1,4 +1,4 @@
-"""A platform that queues, starts and loses jobs at its own pace, and reports their end late."""
+"""Simulated platforms that queue, start and lose jobs at any time, and report their end late."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ Start = Callable[[str, list[str], dict[str, str]], Process]
 
 
 @dataclass
-class Ran:
+class SimulatedRun:
     """A run as the platform sees it."""
 
     process: Process | None = None
-    stuck: bool = False
+    never_starts: bool = False
 
 
 class Platform(ABC):
@@ -36,8 +36,8 @@ class Platform(ABC):
 
     def __init__(self, schedule: Schedule, start: Start) -> None:
         self.schedule, self.start = schedule, start
-        self.ran: dict[str, Ran] = {}
-        self.forgotten: Counter[str] = Counter()  # names of runs that a user deleted without trace
+        self.simulated: dict[str, SimulatedRun] = {}
+        self.deleted: Counter[str] = Counter()  # names of runs that a user deleted completely
 
     @abstractmethod
     def launcher(self) -> Launcher:
@@ -53,14 +53,14 @@ class Platform(ABC):
 
     @abstractmethod
     def state(self, run_id: str) -> str:
-        """queued, running, ending (cancelled, but may live), ended."""
+        """Return queued, running, ending (cancelled, but may be alive) or ended."""
 
     @abstractmethod
     def set(self, run_id: str, state: str) -> None:
         """Set the state: queued, running, good, bad."""
 
     @abstractmethod
-    def befall(self, kind: str) -> None:
+    def fail_next_call(self, kind: str) -> None:
         """Make the next call fail: lost, throttled, failed."""
 
     @abstractmethod
@@ -68,16 +68,16 @@ class Platform(ABC):
         """Return the arguments and environment of the job."""
 
     @abstractmethod
-    def cancel_by_hand(self, run_id: str) -> None:
-        """End a run, as a user would."""
+    def cancel_as_user(self, run_id: str) -> None:
+        """Cancel a run as a user."""
 
     def living(self) -> list[str]:
-        """Runs that have not ended."""
+        """Return the runs that have not ended."""
         return [run_id for run_id in self.runs() if self.state(run_id) != "ended"]
 
     def alive(self, run_id: str) -> bool:
-        """Whether the run has a live process."""
-        process = self.ran.setdefault(run_id, Ran()).process
+        """Return whether the run has a live process."""
+        process = self.simulated.setdefault(run_id, SimulatedRun()).process
         return process is not None and process.alive
 
     def step(self) -> None:
@@ -86,29 +86,29 @@ class Platform(ABC):
         if not living:
             return
         run_id = self.schedule.random.choice(living)
-        ran, state = self.ran.setdefault(run_id, Ran()), self.state(run_id)
+        run, state = self.simulated.setdefault(run_id, SimulatedRun()), self.state(run_id)
         if state == "ending":
-            if ran.process is not None and ran.process.alive:
-                self.schedule.kill(ran.process)
+            if run.process is not None and run.process.alive:
+                self.schedule.kill(run.process)
             self.set(run_id, "bad")
-        elif state == "queued" and not ran.stuck:
+        elif state == "queued" and not run.never_starts:
             arguments, environ = self.job_input(run_id)
-            ran.process = self.start(run_id, arguments, environ)
+            run.process = self.start(run_id, arguments, environ)
             self.set(run_id, "running")
-        elif state == "running" and ran.process is not None and not ran.process.alive:
-            self.set(run_id, "good" if not ran.process.doomed else "bad")
+        elif state == "running" and run.process is not None and not run.process.alive:
+            self.set(run_id, "good" if not run.process.doomed else "bad")
 
 
 class OnEmr(Platform):
-    """EMR Serverless. `tells_id`: the job finds its run's id in its environment."""
+    """EMR Serverless. `exposes_run_id`: the job's environment contains its run id."""
 
-    def __init__(self, schedule: Schedule, start: Start, folder: Path, *, tells_id: bool) -> None:
+    def __init__(self, schedule: Schedule, start: Start, folder: Path, *, exposes_run_id: bool) -> None:
         super().__init__(schedule, start)
         self.emr = FakeEmr(schedule.clock)
         self.emr.pause = lambda _: schedule.pause()
         settings, self.job = for_emr(folder)
         self.settings = settings.model_copy(update={"start_timeout": START_TIMEOUT})
-        self.tells_id = tells_id
+        self.exposes_run_id = exposes_run_id
 
     def launcher(self) -> Launcher:
         return EmrServerlessLauncher(self.emr, self.settings, self.job, self.schedule.clock)
@@ -127,20 +127,20 @@ class OnEmr(Platform):
         words = {"queued": "SUBMITTED", "running": "RUNNING", "good": "SUCCESS", "bad": "FAILED"}
         self.emr.runs[run_id].state = words[state]
 
-    def befall(self, kind: str) -> None:
+    def fail_next_call(self, kind: str) -> None:
         codes = {"lost": "lost", "throttled": "ThrottlingException", "failed": "InternalServerException"}
         self.emr.faults = [codes[kind]]
 
     def job_input(self, run_id: str) -> tuple[list[str], dict[str, str]]:
         run = self.emr.runs[run_id]
-        return run.arguments, run.environ if self.tells_id else {}
+        return run.arguments, run.environ if self.exposes_run_id else {}
 
-    def cancel_by_hand(self, run_id: str) -> None:
+    def cancel_as_user(self, run_id: str) -> None:
         self.emr.runs[run_id].state = "CANCELLING"
 
 
 class OnKubernetes(Platform):
-    """Kubeflow's operator. A deleted object's pods end somewhat later."""
+    """Kubeflow's operator. The pods of a deleted object end later."""
 
     def __init__(self, schedule: Schedule, start: Start, folder: Path) -> None:
         super().__init__(schedule, start)
@@ -149,7 +149,7 @@ class OnKubernetes(Platform):
         settings, self.job = for_kubernetes(folder)
         self.settings = settings.model_copy(update={"start_timeout": START_TIMEOUT})
         self.client = self.api.client()
-        self.over: set[str] = set()
+        self.ended: set[str] = set()
 
     def launcher(self) -> Launcher:
         resource = create_namespaced_resource(
@@ -165,19 +165,19 @@ class OnKubernetes(Platform):
 
     def state(self, run_id: str) -> str:
         if run_id not in self.api.objects:
-            return "ended" if run_id in self.over else "ending"
+            return "ended" if run_id in self.ended else "ending"
         status = self.api.objects[run_id].get("status")
         words = {"RUNNING": "running", "COMPLETED": "ended", "FAILED": "ended"}
         return words[status["applicationState"]["state"]] if status else "queued"
 
     def set(self, run_id: str, state: str) -> None:
         if run_id not in self.api.objects:
-            self.over.add(run_id)
+            self.ended.add(run_id)
         else:
             words = {"running": "RUNNING", "good": "COMPLETED", "bad": "FAILED"}
             self.api.set_state(run_id, words[state])
 
-    def befall(self, kind: str) -> None:
+    def fail_next_call(self, kind: str) -> None:
         faults = {"lost": Fault(0), "throttled": Fault(429, "slow down"), "failed": Fault(500, "etcd")}
         self.api.faults = [faults[kind]]
 
@@ -185,6 +185,6 @@ class OnKubernetes(Platform):
         arguments: list[str] = self.api.objects[run_id]["spec"]["arguments"]
         return arguments, {}
 
-    def cancel_by_hand(self, run_id: str) -> None:
+    def cancel_as_user(self, run_id: str) -> None:
         if self.api.objects.pop(run_id, None) is not None:
-            self.forgotten[run_id] += 1
+            self.deleted[run_id] += 1

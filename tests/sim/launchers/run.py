@@ -13,7 +13,7 @@ from tests.sim.launchers.stores import open_store
 from tests.sim.launchers.world import World
 
 STORES = ("sqlite", "kubernetes", "dynamodb")
-SHARES = (6, 3, 1)  # of the seeds: moto takes its time
+SHARES = (6, 3, 1)  # of the seeds: moto is slow
 
 
 def store_of(seed: int) -> str:
@@ -22,7 +22,7 @@ def store_of(seed: int) -> str:
 
 
 def run_seed(seed: int, bug: str | None = None) -> Counter[str]:
-    """Run the seed; return counts. Raise `Broken` if an invariant is violated."""
+    """Run a seed; return counts. Raise `Broken` if an invariant is violated."""
     store, planted = store_of(seed), BUGS[bug]() if bug else nullcontext()
     with tempfile.TemporaryDirectory() as folder, planted, open_store(store, Path(folder)) as opened:
         return World(seed, Path(folder), opened).run() + Counter([f"state in {store}"])

@@ -1,6 +1,6 @@
-"""Threads that run one at a time, in an order that a seed decides, on a simulated clock.
+"""Runs threads one at a time, in an order that a seed decides, on a simulated clock.
 
-The product's code runs unchanged: it is suspended at every effect, and may be killed there.
+The product's code is unchanged: it is suspended at every effect, and may be killed there.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ class Process:
         self.dies_in = 0
         self.error: BaseException | None = None
         self._schedule, self._work = schedule, work
-        self._go = threading.Semaphore(0)
+        self._resume = threading.Semaphore(0)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def step(self) -> None:
         """Run to the next effect, or the end."""
-        self._go.release()
-        self._schedule.back.acquire()
+        self._resume.release()
+        self._schedule.yielded.acquire()
 
     def wait(self) -> None:
         """Let other threads continue; called by the thread itself."""
-        self._schedule.back.release()
-        self._go.acquire()
+        self._schedule.yielded.release()
+        self._resume.acquire()
         if self.doomed:
             raise Killed(self.name)
 
     def _run(self) -> None:
-        self._go.acquire()
+        self._resume.acquire()
         try:
             if not self.doomed:
                 self._work()
@@ -50,7 +50,7 @@ class Process:
         except BaseException as error:
             self.error = error
         self.alive = False
-        self._schedule.back.release()
+        self._schedule.yielded.release()
 
 
 class Schedule:
@@ -59,7 +59,7 @@ class Schedule:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.now = 1_763_330_000.0
-        self.back = threading.Semaphore(0)
+        self.yielded = threading.Semaphore(0)
         self.processes: list[Process] = []
         self._current: Process | None = None
 

@@ -1,4 +1,4 @@
-"""Seeds that found a bug: fixed ones of the product or of its judge, and planted ones."""
+"""Seeds that detected bugs: fixed ones of the product or of the judge, and planted ones."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ REGRESSIONS: tuple[int, ...] = (
     2218,  # a user deleted an object before its launch was recorded, and it was rightly created again
 )
 
-# A seed that finds each planted bug soon.
+# A seed that detects each planted bug quickly.
 FOUND_BY: dict[str, int] = {
     "a new name for each call": 3,
-    "queued counts as gone on Kubernetes": 3,
+    "queued counts as ended on Kubernetes": 3,
     "a job uses an unknown run id": 3,
     "runs are known by id only": 5,
-    "queued counts as gone on EMR": 8,
+    "queued counts as ended on EMR": 8,
     "a run that never starts is never cancelled": 8,
     "a new client token for each call": 31,
     "ended counts as running on Kubernetes": 115,

@@ -27,7 +27,7 @@ TABLE = "state"
 
 @contextmanager
 def open_store(kind: str, folder: Path) -> Iterator[Store]:
-    """A new one."""
+    """Open a new store."""
     match kind:
         case "sqlite":
             with SqliteStore(folder / "state.db") as sqlite:

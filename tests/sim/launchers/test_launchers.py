@@ -1,4 +1,4 @@
-"""A short slice of the campaign `launchers`, and the planted bugs with the seeds that find them."""
+"""Some seeds of the campaign `launchers`, and the planted bugs with the seeds that detect them."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ SLOW = 160  # on moto's DynamoDB
 
 
 @pytest.mark.parametrize("seed", [*REGRESSIONS, *QUICK, *VARIED, SLOW])
-def test_every_commit_is_merged_by_runs_that_were_launched_once(seed: int) -> None:
+def test_every_commit_is_merged_and_no_run_is_launched_twice(seed: int) -> None:
     run_seed(seed)
 
 
 @pytest.mark.parametrize(("bug", "seed"), FOUND_BY.items())
-def test_planted_bug_is_found(bug: str, seed: int) -> None:
+def test_planted_bug_is_detected(bug: str, seed: int) -> None:
     with pytest.raises(Broken):
         run_seed(seed, bug)
 
 
-def test_every_store_has_its_seeds() -> None:
+def test_every_store_has_a_seed() -> None:
     assert {store_of(seed) for seed in (*QUICK, SLOW)} == set(STORES)
 
 

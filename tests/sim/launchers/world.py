@@ -1,10 +1,10 @@
-"""Tables, triggers, a store and a platform, moved by a seed until all is merged.
+"""Tables, triggers, a store and a platform, driven by a seed until everything is merged.
 
-What must hold:
-  a token is launched once on the platform, however its launch ended, unless a user has removed every trace of it
-  no worker that lives, is seen running and has its lease loses its slot to recovery; no queued run is given up for
+Invariants:
+  a token is launched once on the platform, whatever the result of its launch, unless a user has deleted its run
+  a worker that is alive, running and within its lease keeps its slot; the slot of a queued run is not freed
   every commit reaches its mirror once, in order
-  without further faults all gets merged, every slot becomes free, every run ends, and launches are few
+  without further faults all commits are merged, all slots become free, all runs end, and launches are few
 """
 
 from __future__ import annotations
@@ -19,19 +19,21 @@ from typing import Any
 from icemirror.config_file.load import load_settings
 from icemirror.errors import Conflict, Transient
 from icemirror.protocol.policy import Policy
-from icemirror.protocol.reads import EVERYTHING, Reads
+from icemirror.protocol.row_selection import ALL_ROWS, RowSelection
 from icemirror.protocol.rows import Row, Rows, SlotRow, SlotState
-from icemirror.protocol.worker import Limits
-from icemirror.result import Merged, NothingToMerge, Position, SliceResult, StepResult
+from icemirror.protocol.worker import WorkerLimits
+from icemirror.result import SliceResult
 from icemirror.settings import TableSettings
-from icemirror.stores.store import RunResult, Store
+from icemirror.step_results import Merged, MirrorPosition, NothingToMerge, StepResult
+from icemirror.stores.store import Store, TurnResult
 from icemirror.telemetry.metrics import NoMetrics
 from spark_job.worker.run_arguments import read_arguments
 from spark_job.worker.worker import WorkerDependencies, run_worker
+from tests.fake_tables import FakeTables
 from tests.sim.launchers.platforms import OnEmr, OnKubernetes, Platform
 from tests.sim.launchers.schedule import Process, Schedule
 from tests.sim.protocol.toy_lake import CONFIG, NAMES, NO_FIGURES
-from trigger.dispatch.fleet import Fleet
+from trigger.dispatch.dispatcher import Dispatcher
 
 POLICY = Policy(
     lease_seconds=60.0,
@@ -45,13 +47,13 @@ POLICY = Policy(
     probation_seconds=60.0,
     recheck_seconds=1e9,
 )
-LIMITS = Limits(linger_seconds=3.0, turn_slices=2)
-MOST_STEPS = 8_000  # after the last commit and the last fault; some 1,300 are usual at most
-EFFECTS = 30  # a process that is to die gets to so many more at most
+LIMITS = WorkerLimits(linger_seconds=3.0, max_slices_per_turn=2)
+MAX_STEPS = 8_000  # after the last commit and the last fault; usually at most 1,300
+MAX_EFFECTS = 30  # a doomed process reaches at most this many more
 
 
 def is_varied(seed: int) -> bool:
-    """Whether workers poll the store's token and some know fewer tables: every other seed from 301 on."""
+    """Return whether workers poll the change token and some know fewer tables: every other seed from 301 on."""
     return seed > 300 and seed % 2 == 1
 
 
@@ -60,12 +62,12 @@ class Broken(AssertionError):
 
 
 class Lake:
-    """Changelogs are numbers, mirrors are lists of them; every read and every commit is an effect."""
+    """A lake in memory: changelogs are numbers, mirrors are lists; every read and every commit is an effect."""
 
     def __init__(self, pause: Callable[[], None]) -> None:
         self.heads = dict.fromkeys(NAMES, 0)
         self.mirrors: dict[str, list[int]] = {name: [] for name in NAMES}
-        self.trouble = 0
+        self.failures = 0
         self._pause = pause
 
     def advance(self, name: str) -> StepResult:
@@ -73,8 +75,8 @@ class Lake:
         located = list(self.mirrors[name])
         self._pause()
         head = self.heads[name]
-        if self.trouble:
-            self.trouble -= 1
+        if self.failures:
+            self.failures -= 1
             raise Transient("the storage did not answer")
         if len(located) == head:
             return NothingToMerge(head=f"m{head}", position=_position(located))
@@ -92,8 +94,8 @@ class Lake:
         return all(len(self.mirrors[name]) == head for name, head in self.heads.items())
 
 
-def _position(held: list[int]) -> Position:
-    return Position(cursor=None, live_rows=len(held), index_bytes=0)
+def _position(merged: list[int]) -> MirrorPosition:
+    return MirrorPosition(cursor=None, live_rows=len(merged), index_bytes=0)
 
 
 class SimStore:
@@ -102,7 +104,7 @@ class SimStore:
     def __init__(self, store: Store, world: World) -> None:
         self._store, self._world = store, world
 
-    def load(self, reads: Reads) -> Rows:
+    def load(self, reads: RowSelection) -> Rows:
         self._world.schedule.pause()
         rows = self._store.load(reads)
         self._world.schedule.pause()
@@ -110,7 +112,7 @@ class SimStore:
 
     def compare_and_set(self, row: Row) -> bool:
         self._world.schedule.pause()
-        before = self._store.load(EVERYTHING)
+        before = self._store.load(ALL_ROWS)
         done = self._store.compare_and_set(row)
         if done and isinstance(row, SlotRow):
             self._world.judge(before.slot(row.id), row)
@@ -123,7 +125,7 @@ class SimStore:
         self._world.schedule.pause()
         return self._store.change_token()
 
-    def record_result(self, result: RunResult) -> None:
+    def record_result(self, result: TurnResult) -> None:
         self._world.schedule.pause()
         self._store.record_result(result)
 
@@ -172,12 +174,12 @@ class World:
         self.counts[kind] += 1
         if kind == "kubernetes":
             return OnKubernetes(self.schedule, self._start, self.folder)
-        return OnEmr(self.schedule, self._start, self.folder, tells_id=kind == "emr")
+        return OnEmr(self.schedule, self._start, self.folder, exposes_run_id=kind == "emr")
 
     # --- processes -----------------------------------------------------------------------------------------
 
     def _trigger(self, number: int) -> Process:
-        fleet = Fleet(
+        dispatcher = Dispatcher(
             registry=SimRegistry(self),  # type: ignore[arg-type]
             store=SimStore(self.store, self),  # type: ignore[arg-type]
             policy=self.policy,
@@ -190,7 +192,7 @@ class World:
 
         def watch() -> None:
             while True:
-                fleet.sweep()
+                dispatcher.sweep()
                 self.schedule.sleep(self.schedule.random.uniform(0.5, 3.0))
 
         return self.schedule.spawn(f"trigger-{number}", watch)
@@ -198,17 +200,16 @@ class World:
     def _start(self, run_id: str, arguments: list[str], environ: dict[str, str]) -> Process:
         launched = read_arguments(arguments, environ)
         self.counts["jobs"] += 1
-        knows = self._knows()
+        known_tables = self._known_tables()
 
         def work() -> None:
             run_worker(
-                launched.holder,
+                launched.worker_id,
                 WorkerDependencies(
                     store=SimStore(self.store, self),  # type: ignore[arg-type]
                     policy=self.policy,
                     limits=LIMITS,
-                    advance=self.lake.advance,
-                    tables=lambda: knows,
+                    tables=FakeTables(lambda: known_tables, self.lake.advance),
                     stopping=lambda: False,
                     clock=self.schedule.clock,
                     sleep=self.schedule.sleep,
@@ -218,7 +219,7 @@ class World:
 
         return self.schedule.spawn(f"worker {run_id}", work)
 
-    def _knows(self) -> frozenset[str]:
+    def _known_tables(self) -> frozenset[str]:
         """Return the tables of the next job; some configurations are older than the trigger's."""
         if not self.old or self.more.random() < 0.5:
             return frozenset(NAMES)
@@ -226,17 +227,17 @@ class World:
         self.counts["job with older settings"] += 1
         return frozenset(NAMES[1:])
 
-    # --- what happens --------------------------------------------------------------------------------------
+    # --- steps --------------------------------------------------------------------------------------------
 
     def run(self) -> Counter[str]:
         """Run until everything is merged. Raise `Broken` if an invariant is violated or it never ends."""
         try:
-            left = MOST_STEPS
+            left = MAX_STEPS
             while not self._quiet():
                 self._step()
-                left = MOST_STEPS if self.commits or self.faults else left - 1
+                left = MAX_STEPS if self.commits or self.faults else left - 1
                 if not left:
-                    raise Broken(f"not done {MOST_STEPS} steps after the last fault: {self._rows()}")
+                    raise Broken(f"not done {MAX_STEPS} steps after the last fault: {self._rows()}")
             self._judge_end()
             return self.counts
         finally:
@@ -263,14 +264,16 @@ class World:
         living = platform.living()
         match kind:
             case "trigger dies":
-                rnd.choice(self.triggers).dies_in = rnd.randint(1, EFFECTS)
+                rnd.choice(self.triggers).dies_in = rnd.randint(1, MAX_EFFECTS)
             case "worker dies":
-                workers = [ran.process for ran in platform.ran.values() if ran.process and ran.process.alive]
+                workers = [
+                    run.process for run in platform.simulated.values() if run.process and run.process.alive
+                ]
                 if not workers:
                     return False
-                rnd.choice(workers).dies_in = rnd.randint(1, EFFECTS)
+                rnd.choice(workers).dies_in = rnd.randint(1, MAX_EFFECTS)
             case "lost" | "throttled" | "failed":
-                platform.befall(kind)
+                platform.fail_next_call(kind)
             case "never starts":
                 queued = [run for run in living if platform.state(run) == "queued"]
                 if not queued:
@@ -279,20 +282,20 @@ class World:
                     platform.set(rnd.choice(queued), "bad")
                 else:
                     platform.alive(run := rnd.choice(queued))
-                    platform.ran[run].stuck = True
+                    platform.simulated[run].never_starts = True
             case "cancelled by hand":
                 if not living:
                     return False
-                platform.cancel_by_hand(rnd.choice(living))
+                platform.cancel_as_user(rnd.choice(living))
             case "merge fails":
-                self.lake.trouble += 1
+                self.lake.failures += 1
         self.counts[kind] += 1
         return True
 
-    # --- what must hold ------------------------------------------------------------------------------------
+    # --- invariants ---------------------------------------------------------------------------------------
 
     def judge(self, before: SlotRow, after: SlotRow) -> None:
-        """A slot's run is known to the platform. A slot that a trigger frees has no healthy or queued run."""
+        """Check that the platform knows a slot's run, and that a freed slot has no healthy or queued run."""
         if after.state is SlotState.RUNNING and self._run_of(str(after.run_id)) is None:
             raise Broken(f"{after.run_id} holds a slot, but the platform does not know the run")
         by_trigger = self.schedule.current.startswith("trigger")
@@ -313,7 +316,7 @@ class World:
         return run_id if run_id in platform.runs() else by_name.get(run_id)
 
     def _rows(self) -> Rows:
-        return self.store.load(EVERYTHING)
+        return self.store.load(ALL_ROWS)
 
     def _quiet(self) -> bool:
         if self.commits or self.faults or not self.lake.merged() or self.platform.living():
@@ -328,7 +331,7 @@ class World:
             if self.lake.mirrors[name] != list(range(1, self.lake.heads[name] + 1)):
                 raise Broken(f"{name}: {self.lake.mirrors[name]}")
         names = self.platform.names()
-        if any(count > 1 for count in (Counter(names) - self.platform.forgotten).values()):
+        if any(count > 1 for count in (Counter(names) - self.platform.deleted).values()):
             raise Broken(f"a token was launched twice: {names}")
         most = sum(self.lake.heads.values()) + 2 * (self.fault_count + self.old_count) + self.slots
         if len(names) > most:

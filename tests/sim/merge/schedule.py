@@ -1,12 +1,12 @@
-"""One schedule of changes and merges on files, without Spark: the mirror equals the oracle after every snapshot."""
+"""Runs a schedule of changes and merges on files, without Spark, and compares every snapshot with the oracle."""
 
 from __future__ import annotations
 
 import random
 from pathlib import Path
 
-from icemirror.cli.demo.oracle.judge import Judge
-from icemirror.result import Merged
+from icemirror.cli.demo.oracle.verifier import MirrorVerifier
+from icemirror.step_results import Merged
 from spark_job.engine.engine import InProcessEngine
 from tests.mirrors import MirroredWorld, upgrade_like_java
 from tests.oracle.schedules import Schedule
@@ -36,9 +36,9 @@ def run_schedule(
         steps = 0
         while isinstance(lab.pipeline.advance(lab.table), Merged):
             steps += 1
-        assert steps, f"seed {seed}: a commit of the changelog moved nothing"
+        assert steps, f"seed {seed}: a commit of the changelog was not merged"
     assert lab.mirror.metadata.format_version == (3 if upgrade_after else version)
     for snapshot_id, verdict in lab.world.verdicts_of_history(lab.mirror).items():
         assert verdict.equal, f"seed {seed}, snapshot {snapshot_id}: {verdict}"
-    lab.world.judge = Judge(lab.world.journal, True)
+    lab.world.judge = MirrorVerifier(lab.world.journal, True)
     assert lab.world.verdict(lab.mirror).equal, f"seed {seed}: the two oracles"

@@ -1,4 +1,4 @@
-"""Adopted tables under adversarial schedules, and `kill -9` around every step of an adoption."""
+"""Adopted tables with adversarial schedules, and `kill -9` before and after every step of an adoption."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from icemirror.result import Merged
+from icemirror.step_results import Merged
+from spark_job.commands.adopt.adopt_table import adopt_table
 from spark_job.engine.engine import InProcessEngine
-from spark_job.iceberg.mirror import SOURCE, read_mirror
-from spark_job.inspect.adopt import adopt_table
+from spark_job.iceberg.mirror import read_mirror
+from spark_job.iceberg.property_names import PROPERTY_SOURCE
 from tests.mirrors import MirroredWorld
 from tests.oracle.key_pools import KEY_KINDS
 from tests.oracle.schedules import Schedule
-from tests.sim.merge.forked import adopt, run_forked
+from tests.sim.merge.forked_job import adopt, run_forked
 from tests.sim.merge.verified import verify_deep
 
 POINTS = ("adopt-indexed", "adopt-root-written", "adopt-commit", "adopted")
 
 
 def _write_table(lab: MirroredWorld, dice: random.Random) -> Table:
-    """What the changelog says now, in several files that PyIceberg wrote, the columns in another order."""
+    """Write the current rows of the changelog with PyIceberg, in several files, with the columns in another order."""
     names = set(lab.world.subject.columns.names)
     fields = [field for field in lab.world.shape.schema.fields if field.name in names]
     dice.shuffle(fields)
@@ -41,7 +42,7 @@ def _write_table(lab: MirroredWorld, dice: random.Random) -> Table:
 
 
 @pytest.mark.parametrize("key", sorted(KEY_KINDS))
-def test_an_adopted_table_equals_the_oracle_after_every_snapshot(tmp_path: Path, key: str) -> None:
+def test_adopted_table_equals_the_oracle_after_every_snapshot(tmp_path: Path, key: str) -> None:
     seed = crc32(key.encode())
     print(f"seed {seed}")
     dice = random.Random(seed)
@@ -56,15 +57,15 @@ def test_an_adopted_table_equals_the_oracle_after_every_snapshot(tmp_path: Path,
         while isinstance(lab.pipeline.advance(lab.table), Merged):
             pass
     for snapshot in lab.mirror.snapshots():
-        ours = snapshot.summary and "icemirror.cursor" in snapshot.summary.additional_properties
-        if ours and (up_to == "head" or snapshot.snapshot_id != adopted.snapshot_id):
+        is_merge = snapshot.summary and "icemirror.cursor" in snapshot.summary.additional_properties
+        if is_merge and (up_to == "head" or snapshot.snapshot_id != adopted.snapshot_id):
             verdict = lab.world.verdict(lab.mirror, snapshot.snapshot_id)
             assert verdict.equal, f"seed {seed}: {verdict}"
     verify_deep(lab)
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_a_killed_adoption_leaves_the_table_or_a_mirror(tmp_path: Path, point: str) -> None:
+def test_killed_adoption_leaves_the_unchanged_table_or_a_mirror(tmp_path: Path, point: str) -> None:
     lab = MirroredWorld.make(tmp_path, Schedule(seed=4, key="int"), InProcessEngine(), use_duckdb=False)
     lab.world.commit_many(2)
     before = _write_table(lab, random.Random(4)).metadata
@@ -74,7 +75,7 @@ def test_a_killed_adoption_leaves_the_table_or_a_mirror(tmp_path: Path, point: s
     else:
         assert lab.mirror.metadata == before
         assert _adopt(lab, None) == 0
-    assert SOURCE in lab.mirror.metadata.properties
+    assert PROPERTY_SOURCE in lab.mirror.metadata.properties
     lab.world.commit_many(2)
     while isinstance(lab.pipeline.advance(lab.table), Merged):
         pass

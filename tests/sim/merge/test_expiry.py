@@ -1,4 +1,4 @@
-"""Many small merges: the mirror stays right, and neither its files nor the work of a merge grow with their number."""
+"""Many small merges: the mirror stays correct, and neither its files nor the cost of a merge grow with their number."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 
-from icemirror.result import Merged
-from spark_job.commit import manifest_tiers
-from spark_job.commit.retention import main_head
+from icemirror.step_results import Merged
+from spark_job.commit import choose_manifests
+from spark_job.commit.expire.retention import main_head
 from spark_job.iceberg.ancestry import walk_ancestors
 from spark_job.maintenance.orphans import clean_orphans
 from tests.lab.lab import Lab, local_path
@@ -28,14 +28,14 @@ table_properties:
   history.expire.min-snapshots-to-keep: "5"
 """
 MERGES = 140
-# Each window is long enough for expiry, manifests, deletes and the tiers of the index to have had their turn in it.
+# In each window there is expiry and compaction of manifests, deletes and index tiers.
 EARLY, LATE = range(20, 60), range(100, 140)
 KEYS, EVENTS, FILES = 60, 6, 10
 
 
 @dataclass
-class Story:
-    """A changelog: commits of ten files, of which a merge takes one at a time. `history`: the rows after each file."""
+class Changelog:
+    """Generates commits of ten files; a slice is one file. `history`: the rows after each file."""
 
     history: list[dict[int, str]] = field(default_factory=lambda: [{}])
     _dice: random.Random = field(default_factory=lambda: random.Random(21))
@@ -43,23 +43,23 @@ class Story:
 
     def next_file(self) -> str:
         rows = dict(self.history[-1])
-        words = list(self._change(rows))
+        events = list(self._change(rows))
         self.history.append(rows)
-        return " ".join(words)
+        return " ".join(events)
 
     def _change(self, rows: dict[int, str]) -> Iterator[str]:
         for key in self._dice.sample(range(KEYS), EVENTS):
             self._clock += 1
-            word = f"{self._dice.choice('IUUD')}{key}@{self._clock}"
+            event = f"{self._dice.choice('IUUD')}{key}@{self._clock}"
             rows.pop(key, None)
-            if word[0] != "D":
-                rows[key] = word
-            yield word
+            if event[0] != "D":
+                rows[key] = event
+            yield event
 
 
 @dataclass
-class Effort:
-    """What the merges of a window did: functions called, files read, written and deleted, and the bytes written."""
+class Cost:
+    """The cost of the merges of a window: functions called, files read, written and deleted, and bytes written."""
 
     profile: cProfile.Profile = field(default_factory=cProfile.Profile)
     reads: int = 0
@@ -71,7 +71,7 @@ class Effort:
 
     @property
     def figures(self) -> dict[str, int]:
-        """The root of the index apart: it lists the data files, and a merge adds one."""
+        """All figures without the index root, which lists the data files and grows by one with each merge."""
         calls: int = pstats.Stats(self.profile).total_calls  # type: ignore[attr-defined]
         written, rest = len(self.written), self.bytes - self.root_bytes
         return {
@@ -83,12 +83,12 @@ class Effort:
         }
 
     def measure(self, merge: Callable[[], int], monkeypatch: pytest.MonkeyPatch) -> int:
-        """Merges, and counts."""
+        """Merge, and add the cost."""
         first = len(self.written)
         with monkeypatch.context() as patches:
-            patches.setattr(PyArrowFile, "open", self._note(PyArrowFile.open, self._read))
-            patches.setattr(PyArrowFile, "create", self._note(PyArrowFile.create, self._write))
-            patches.setattr(PyArrowFileIO, "delete", self._note(PyArrowFileIO.delete, self._delete))
+            patches.setattr(PyArrowFile, "open", self._recording(PyArrowFile.open, self._read))
+            patches.setattr(PyArrowFile, "create", self._recording(PyArrowFile.create, self._write))
+            patches.setattr(PyArrowFileIO, "delete", self._recording(PyArrowFileIO.delete, self._delete))
             self.profile.enable()
             try:
                 snapshot_id = merge()
@@ -101,12 +101,12 @@ class Effort:
         self.greatest_metadata = max(self.greatest_metadata, *metadata)
         return snapshot_id
 
-    def _note(self, call: Callable[..., Any], note: Callable[[Any], None]) -> Callable[..., Any]:
-        def noted(file: Any, *arguments: Any, **named: Any) -> Any:
-            note(file)
+    def _recording(self, call: Callable[..., Any], record: Callable[[Any], None]) -> Callable[..., Any]:
+        def recorded(file: Any, *arguments: Any, **named: Any) -> Any:
+            record(file)
             return call(file, *arguments, **named)
 
-        return noted
+        return recorded
 
     def _read(self, _file: PyArrowFile) -> None:
         self.reads += 1
@@ -126,13 +126,13 @@ def rows_at(lab: Lab, snapshot_id: int) -> dict[int, str]:
 
 
 @pytest.mark.parametrize(("version", "factor"), [(2, 1.25), (3, 1.5)])
-def test_the_last_of_many_merges_costs_what_an_early_one_does(
+def test_cost_of_a_merge_does_not_grow_with_the_number_of_merges(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int, factor: float
 ) -> None:
-    """By what they do rather than by the clock: the machine may be busy."""
-    monkeypatch.setattr(manifest_tiers, "_MAX_REWRITTEN_DELETES", 8)
+    """Compares calls and files rather than time: the machine may be busy."""
+    monkeypatch.setattr(choose_manifests, "_MAX_REWRITTEN_DELETES", 8)
     lab = Lab.make(tmp_path, options=f"format_version: {version}\n{OPTIONS}", tail=f"batch_size: {EVENTS}\n")
-    story, early, late = Story(), Effort(), Effort()
+    changelog, early, late = Changelog(), Cost(), Cost()
     snapshot_ids: list[int] = []
 
     def merge() -> int:
@@ -142,7 +142,7 @@ def test_the_last_of_many_merges_costs_what_an_early_one_does(
 
     for number in range(MERGES):
         if number % FILES == 0:
-            lab.commit_events(*(story.next_file() for _ in range(FILES)))
+            lab.commit_events(*(changelog.next_file() for _ in range(FILES)))
         window = early if number in EARLY else late if number in LATE else None
         snapshot_ids.append(window.measure(merge, monkeypatch) if window else merge())
         if number == EARLY.stop:
@@ -152,8 +152,8 @@ def test_the_last_of_many_merges_costs_what_an_early_one_does(
     assert stored_files(tmp_path / "warehouse") == referenced_files(mirror)
     assert clean_orphans(lambda: lab.mirror, "lab.world", older_than_seconds=-60, dry_run=True).files == 0
     oldest = list(walk_ancestors(mirror.metadata.snapshots, main_head(mirror.metadata)))[-1].snapshot_id
-    for place in (EARLY.stop, snapshot_ids.index(oldest), MERGES - 1):
-        assert rows_at(lab, snapshot_ids[place]) == story.history[place + 1]
+    for merge_number in (EARLY.stop, snapshot_ids.index(oldest), MERGES - 1):
+        assert rows_at(lab, snapshot_ids[merge_number]) == changelog.history[merge_number + 1]
     assert len(mirror.metadata.snapshots) <= KEPT + KEPT // 10 + 2
     head = mirror.current_snapshot()
     assert head is not None

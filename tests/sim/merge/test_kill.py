@@ -1,4 +1,4 @@
-"""`kill -9` of a merge before and after each effect; after another run the mirror is the same, without duplicates."""
+"""`kill -9` of a merge before and after each effect; the next run completes it, without duplicates."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from spark_job.engine.engine import InProcessEngine
-from spark_job.iceberg.mirror import INDEX_ROOT
+from spark_job.iceberg.property_names import PROPERTY_INDEX_ROOT
 from spark_job.index.root import read_root
 from spark_job.pyiceberg_private.manifest_files import read_manifest_entries
 from spark_job.pyiceberg_private.v3_fields import DeleteKey, delete_key
 from tests.manifests import list_manifests
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
-from tests.sim.merge.forked import merge, run_forked
+from tests.sim.merge.forked_job import merge, run_forked
 
 POINTS = (
     "create-mirror",
@@ -57,11 +57,11 @@ def test_killed_merge_is_merged_once_by_the_next(tmp_path: Path, point: str, ver
         s.summary.additional_properties["icemirror.cursor"] for s in lab.mirror.snapshots() if s.summary
     ]
     assert len(set(cursors)) == len(cursors), "a slice was committed twice"
-    _no_file_was_added_twice(lab)
+    _check_no_file_was_added_twice(lab)
 
 
 def _damage(lab: MirroredWorld) -> None:
-    root = read_root(lab.mirror.io, lab.mirror.properties[INDEX_ROOT])
+    root = read_root(lab.mirror.io, lab.mirror.properties[PROPERTY_INDEX_ROOT])
     lab.mirror.io.delete(root.segments[-1].path)
 
 
@@ -83,19 +83,19 @@ def test_killed_index_repair_is_completed_by_the_next_merge(
     assert _merge(lab, None) == 0
     if before:
         before(lab)
-    ended = 0
+    exit_code = 0
     for _ in range(_MAX_MERGES):
         lab.world.commit_next()
-        ended = _merge(lab, point)
-        if ended:
+        exit_code = _merge(lab, point)
+        if exit_code:
             break
-    assert ended == -signal.SIGKILL, f"{point} was not reached"
+    assert exit_code == -signal.SIGKILL, f"{point} was not reached"
     assert _merge(lab, None) == 0
     assert lab.world.verdict(lab.mirror).equal
-    _no_file_was_added_twice(lab)
+    _check_no_file_was_added_twice(lab)
 
 
-def _no_file_was_added_twice(lab: MirroredWorld) -> None:
+def _check_no_file_was_added_twice(lab: MirroredWorld) -> None:
     added: list[DeleteKey] = []
     for snapshot in lab.mirror.snapshots():
         for manifest in list_manifests(lab.mirror.io, snapshot.manifest_list):

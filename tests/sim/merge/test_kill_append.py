@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
-from tests.sim.merge.forked import merge, rebuild, run_forked
-from tests.tables.merge.test_append_only import make, rows, told
+from spark_job.commands.verify.verify_table import VerifyOptions, verify_table
+from tests.sim.merge.forked_job import merge, rebuild, run_forked
+from tests.tables.merge.test_append_only import event_file, make, rows
 
 POINTS = (
     "write-data",
@@ -25,12 +25,12 @@ POINTS = (
 
 @pytest.mark.parametrize("work", [merge, rebuild])
 @pytest.mark.parametrize("point", [*POINTS, *(f"{point}:2" for point in POINTS)])
-def test_every_row_is_there_once_whenever_the_merge_is_killed(
+def test_every_row_is_merged_once_wherever_the_merge_is_killed(
     tmp_path: Path, point: str, work: object
 ) -> None:
     lab = make(tmp_path, batch=2)
-    lab.commit(told(("a", 1), ("a", 1)), told(("b", 2)))
-    lab.commit(told(("c", 3), ("d", 4)))
+    lab.commit(event_file(("a", 1), ("a", 1)), event_file(("b", 2)))
+    lab.commit(event_file(("c", 3), ("d", 4)))
     config = lab.settings.source_path
     expected = Counter({("a", 1): 2, ("b", 2): 1, ("c", 3): 1, ("d", 4): 1})
     if work is rebuild:

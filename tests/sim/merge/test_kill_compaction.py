@@ -1,4 +1,4 @@
-"""`kill -9` around a compaction: every row is where it was or where it moved to, once."""
+"""`kill -9` before and after each effect of a compaction: every row exists once, in its old or its new file."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from spark_job.commands.merge_table import merge_table
 from spark_job.engine.engine import InProcessEngine
 from spark_job.iceberg.live_files import live_files
 from spark_job.maintenance.choose_files import FAN_IN
-from spark_job.worker.merge_table import merge_table
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
 from tests.referenced import referenced_files, stored_files
-from tests.sim.merge.forked import clean_orphans, merge, run_forked
+from tests.sim.merge.forked_job import clean_orphans, merge, run_forked
 
-# The last merge reaches those of every commit once, then the compaction after it.
+# The merge reaches the points of a commit once, then the compaction reaches them again.
 POINTS = (
     "write-moved",
     "moved-written",
@@ -33,7 +33,7 @@ def _merge(lab: MirroredWorld, crash_at: str | None = None) -> int:
 
 
 @pytest.mark.parametrize(("point", "version"), list(zip(POINTS, cycle([2, 3]), strict=False)))
-def test_killed_compaction_is_done_again_or_was_done(tmp_path: Path, point: str, version: int) -> None:
+def test_killed_compaction_is_repeated_or_was_committed(tmp_path: Path, point: str, version: int) -> None:
     schedule, options = Schedule(seed=9, key="int", largest_commit=8), f"format_version: {version}"
     lab = MirroredWorld.make(tmp_path, schedule, InProcessEngine(), options=options, use_duckdb=False)
     for _ in range(FAN_IN - 3):

@@ -1,4 +1,4 @@
-"""`kill -9` around expiry and clean-up: nothing that is needed is lost, and running again leaves nothing behind."""
+"""`kill -9` during expiry and orphan removal: no referenced file is lost, and the next run leaves no orphans."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from spark_job.commands.merge_table import merge_table
 from spark_job.engine.engine import InProcessEngine
-from spark_job.worker.merge_table import merge_table
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
 from tests.referenced import referenced_files, stored_files
-from tests.sim.merge.forked import Work, clean_orphans, expire, merge, run_forked
+from tests.sim.merge.forked_job import Work, clean_orphans, expire, merge, run_forked
 
 OPTIONS = """table_properties:
   icemirror.max-snapshots: "4"
@@ -41,7 +41,7 @@ def _stored(lab: MirroredWorld) -> set[Path]:
     return stored_files(lab.settings.source_path.parent / "warehouse")
 
 
-def _assert_right(lab: MirroredWorld) -> None:
+def _check_files_and_rows(lab: MirroredWorld) -> None:
     """Check that every retained snapshot is unchanged and complete, and that the next merge works."""
     assert referenced_files(lab.mirror) <= _stored(lab)
     lab.world.commit_many(2)
@@ -54,15 +54,15 @@ def _assert_right(lab: MirroredWorld) -> None:
 
 
 @pytest.mark.parametrize("point", MERGE_POINTS)
-def test_a_merge_that_is_killed_around_expiry_loses_nothing(tmp_path: Path, point: str) -> None:
+def test_merge_killed_during_expiry_loses_no_file(tmp_path: Path, point: str) -> None:
     lab = _make(tmp_path, 4)
     lab.world.commit_next()
     assert _run(lab, merge, point) == -signal.SIGKILL, f"{point} was not reached"
-    _assert_right(lab)
+    _check_files_and_rows(lab)
 
 
 @pytest.mark.parametrize("point", EXPIRE_POINTS)
-def test_expire_that_is_killed_loses_nothing(tmp_path: Path, point: str) -> None:
+def test_killed_expire_loses_no_file(tmp_path: Path, point: str) -> None:
     lab = _make(tmp_path, 7, options="table_properties: {icemirror.max-snapshots: '50'}")
     with lab.mirror.transaction() as transaction:
         transaction.set_properties(
@@ -71,14 +71,14 @@ def test_expire_that_is_killed_loses_nothing(tmp_path: Path, point: str) -> None
     assert _run(lab, expire, point) == -signal.SIGKILL, f"{point} was not reached"
     assert _run(lab, expire) == 0
     assert len(lab.mirror.metadata.snapshots) == 3
-    _assert_right(lab)
+    _check_files_and_rows(lab)
 
 
 @pytest.mark.parametrize("point", ORPHAN_POINTS)
-def test_clean_orphans_that_is_killed_loses_nothing(tmp_path: Path, point: str) -> None:
+def test_killed_clean_orphans_loses_no_file(tmp_path: Path, point: str) -> None:
     lab = _make(tmp_path, 4)
     lab.world.commit_next()
     assert _run(lab, merge, "root-written") == -signal.SIGKILL
     assert referenced_files(lab.mirror) < _stored(lab)
     assert _run(lab, clean_orphans, point) == -signal.SIGKILL, f"{point} was not reached"
-    _assert_right(lab)
+    _check_files_and_rows(lab)

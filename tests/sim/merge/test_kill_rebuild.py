@@ -1,4 +1,4 @@
-"""`kill -9` of a rebuild before and after each effect: readers see the old rows or the new ones, and it ends once."""
+"""`kill -9` of a rebuild before and after each effect: readers see the old or the new rows, and it is swapped once."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from spark_job.engine.engine import InProcessEngine
-from spark_job.iceberg.mirror import REPLAY
+from spark_job.iceberg.property_names import PROPERTY_REPLAY
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
-from tests.sim.merge.forked import clean_orphans, merge, rebuild, run_forked
+from tests.sim.merge.forked_job import clean_orphans, merge, rebuild, run_forked
 
 ROOT = Path(__file__).parents[3]
-OWN_POINTS = (
+REBUILD_POINTS = (
     "stage-begun",
     "stage-merged",
     "stage-kept",
@@ -27,20 +27,25 @@ OWN_POINTS = (
 MERGE_POINTS = ("data-written", "root-written", "commit", "committed", "write-data:3", "stage-kept:2")
 
 
-def test_every_point_of_a_rebuild_is_tried() -> None:
+def test_every_crash_point_of_a_rebuild_is_tested() -> None:
     rebuild = ROOT / "spark_job" / "rebuild"
     text = "".join((rebuild / name).read_text() for name in ("rebuild.py", "swap_stage.py"))
-    named = re.findall(r'reach\("([^"]+)"\)', text) + re.findall(
+    points = re.findall(r'crash_point\("([^"]+)"\)', text) + re.findall(
         r'"([^"]+)"', re.findall(r"CommitCrashPoints\(([^)]*)\)", text)[0]
     )
-    assert set(named) == set(OWN_POINTS)
+    assert set(points) == set(REBUILD_POINTS)
 
 
 @pytest.mark.parametrize(
     ("point", "version"),
-    [*((point, 2) for point in (*OWN_POINTS, *MERGE_POINTS)), ("stage-kept", 3), ("swap", 3), ("swapped", 3)],
+    [
+        *((point, 2) for point in (*REBUILD_POINTS, *MERGE_POINTS)),
+        ("stage-kept", 3),
+        ("swap", 3),
+        ("swapped", 3),
+    ],
 )
-def test_a_rebuild_that_is_killed_is_ended_by_the_next(tmp_path: Path, point: str, version: int) -> None:
+def test_killed_rebuild_is_completed_by_the_next_run(tmp_path: Path, point: str, version: int) -> None:
     schedule = Schedule(seed=9, key="int", columns=("text", "amount"))
     options, tail = f"format_version: {version}", "batch_size: 10\n"
     lab = MirroredWorld.make(
@@ -58,7 +63,7 @@ def test_a_rebuild_that_is_killed_is_ended_by_the_next(tmp_path: Path, point: st
     assert run_forked(rebuild, config, 2) == 0
     assert run_forked(merge, config, 2) == 0
     assert lab.world.verdict(lab.mirror).equal
-    labels = [one.summary[REPLAY] for one in lab.mirror.snapshots() if one.summary]
+    labels = [snapshot.summary[PROPERTY_REPLAY] for snapshot in lab.mirror.snapshots() if snapshot.summary]
     assert labels.count("full") == 1, "swapped once"
     assert run_forked(clean_orphans, config, 2) == 0
     lab.world.commit_next()

@@ -1,4 +1,4 @@
-"""`kill -9` of a merge that rebuilds by policy: readers see the old rows or the new ones, never none; it ends once."""
+"""`kill -9` of a merge that rebuilds by policy: readers see the old or the new rows, never none; it is swapped once."""
 
 from __future__ import annotations
 
@@ -7,29 +7,34 @@ from pathlib import Path
 
 import pytest
 
-from spark_job.iceberg.mirror import REPLAY
+from spark_job.commands.verify.verify_table import VerifyOptions, verify_table
+from spark_job.iceberg.property_names import PROPERTY_REPLAY
 from spark_job.iceberg.stage import RESYNC_PREFIX
-from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
 from tests.lab.lab import Lab
 from tests.lab.recreated_changelog import OLD, lose_history, make, recreate_changelog
-from tests.sim.merge.forked import clean_orphans, merge, run_forked
-from tests.sim.merge.test_kill_rebuild import MERGE_POINTS, OWN_POINTS
+from tests.sim.merge.forked_job import clean_orphans, merge, run_forked
+from tests.sim.merge.test_kill_rebuild import MERGE_POINTS, REBUILD_POINTS
 
 NEW = {1: "new", 2: "I2@1", 4: "I4@1", 7: "x"}
 SWAPPED = ("swapped", "stage-removed")
-OF_AN_EMPTY_ONE = tuple(point for point in OWN_POINTS if point not in ("stage-merged", "stage-kept"))
+EMPTY_REBUILD_POINTS = tuple(point for point in REBUILD_POINTS if point not in ("stage-merged", "stage-kept"))
 
 
 def swaps(lab: Lab) -> int:
-    labels = [one.summary[REPLAY] for one in lab.mirror.snapshots() if one.summary]
-    return len([one for one in labels if one and one.startswith(RESYNC_PREFIX)])
+    labels = [snapshot.summary[PROPERTY_REPLAY] for snapshot in lab.mirror.snapshots() if snapshot.summary]
+    return len([label for label in labels if label and label.startswith(RESYNC_PREFIX)])
 
 
 @pytest.mark.parametrize(
     ("point", "version"),
-    [*((point, 2) for point in (*OWN_POINTS, *MERGE_POINTS)), ("stage-kept", 3), ("swap", 3), ("swapped", 3)],
+    [
+        *((point, 2) for point in (*REBUILD_POINTS, *MERGE_POINTS)),
+        ("stage-kept", 3),
+        ("swap", 3),
+        ("swapped", 3),
+    ],
 )
-def test_a_truncated_changelog_is_followed_whenever_the_merge_is_killed(
+def test_recreated_changelog_is_followed_wherever_the_merge_is_killed(
     tmp_path: Path, point: str, version: int
 ) -> None:
     lab = recreate_changelog(make(tmp_path, f"format_version: {version}"))
@@ -48,8 +53,8 @@ def test_a_truncated_changelog_is_followed_whenever_the_merge_is_killed(
     assert verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).equal
 
 
-@pytest.mark.parametrize("point", OF_AN_EMPTY_ONE)
-def test_a_truncated_changelog_without_events_empties_the_mirror_whenever_the_merge_is_killed(
+@pytest.mark.parametrize("point", EMPTY_REBUILD_POINTS)
+def test_empty_recreated_changelog_empties_the_mirror_wherever_the_merge_is_killed(
     tmp_path: Path, point: str
 ) -> None:
     lab = recreate_changelog(make(tmp_path))
@@ -64,7 +69,7 @@ def test_a_truncated_changelog_without_events_empties_the_mirror_whenever_the_me
 
 
 @pytest.mark.parametrize("point", ["stage-kept", "stage-kept:2", "swap", "swapped"])
-def test_an_expired_cursor_is_rebuilt_from_whenever_the_merge_is_killed(tmp_path: Path, point: str) -> None:
+def test_expired_cursor_is_rebuilt_wherever_the_merge_is_killed(tmp_path: Path, point: str) -> None:
     lab = make(tmp_path, "on_expired_cursor: rebuild")
     lab.commit_events("I7@7")
     lab.commit_events("I8@8")

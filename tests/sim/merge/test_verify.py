@@ -8,7 +8,7 @@ from zlib import crc32
 
 import pytest
 
-from icemirror.result import Merged
+from icemirror.step_results import Merged
 from spark_job.engine.engine import InProcessEngine
 from tests.mirrors import MirroredWorld
 from tests.oracle.key_pools import KEY_KINDS
@@ -18,7 +18,7 @@ from tests.sim.merge.verified import verify_deep
 
 
 @pytest.mark.parametrize("key", sorted(KEY_KINDS))
-def test_a_correct_mirror_is_equal_after_every_slice(tmp_path: Path, key: str) -> None:
+def test_correct_mirror_is_equal_after_every_slice(tmp_path: Path, key: str) -> None:
     seed = crc32(key.encode())
     print(f"seed {seed}")
     dice = random.Random(seed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
+from spark_job.commands.verify.verify_table import VerifyOptions, verify_table
 from tests.mirrors import MirroredWorld
 
 

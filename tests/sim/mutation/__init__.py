@@ -1,1 +1,1 @@
-"""Mutates files of mirror, index and changelog: the merge repairs them or stops with an error, never a wrong row."""
+"""Mutates files of mirror, index and changelog: a merge repairs them or fails, and never writes a wrong row."""

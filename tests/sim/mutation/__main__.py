@@ -9,13 +9,13 @@ from tests.sim.mutation.run import run_seed
 
 
 def main() -> None:
-    """Runs one seed and prints what happened in it."""
+    """Run one seed and print its trace and outcome."""
     parser = argparse.ArgumentParser(prog="python -m tests.sim.mutation", description=__doc__)
     parser.add_argument("seed", type=int)
-    parser.add_argument("--mistake", choices=sorted(BUGS), help="with this mistake planted in the product")
+    parser.add_argument("--defect", choices=sorted(BUGS), help="with this defect planted in the product")
     options = parser.parse_args()
-    outcome = run_seed(options.seed, BUGS[options.mistake] if options.mistake else None)
-    print("\n".join(outcome.story))
+    outcome = run_seed(options.seed, BUGS[options.defect] if options.defect else None)
+    print("\n".join(outcome.trace))
     print(f"seed {options.seed}: {outcome.ended}")
 
 

@@ -1,4 +1,4 @@
-"""Byte ranges of a file that no checksum covers: headers and footers. Mutations aim at them."""
+"""Byte ranges of a file that no checksum covers: headers and footers. Mutations target them."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ _SYNC = 16
 
 
 def uncovered(content: bytes) -> list[Span]:
-    """Footers and page headers; the whole file if it is neither Parquet nor Puffin."""
+    """Return footers and page headers; the whole file if it is neither Parquet nor Puffin."""
     if content.startswith(b"PAR1"):
         return [*_page_headers(content), _parquet_footer(content)]
     if content.startswith(b"PFA1"):
-        return [*_inside(content), (puffin_footer(content)[0], len(content))]
+        return [*_uncovered_in_blob(content), (puffin_footer(content)[0], len(content))]
     return [(0, len(content))]
 
 
-def _inside(content: bytes) -> list[Span]:
-    """The same for the Parquet blob of a Puffin file that is read as a Parquet file."""
+def _uncovered_in_blob(content: bytes) -> list[Span]:
+    """Return the same for the blob of a Puffin file that is a Parquet file."""
     start, end = puffin_footer(content)
     for blob in json.loads(content[start:end])["blobs"]:
         if blob["type"] == ORDERS:
             at = blob["offset"]
             inner = uncovered(content[at : at + blob["length"]])
-            return [(at + one, at + other) for one, other in inner]
+            return [(at + start, at + end) for start, end in inner]
     return []
 
 
@@ -43,7 +43,7 @@ def _parquet_footer(content: bytes) -> Span:
 
 
 def puffin_footer(content: bytes) -> Span:
-    """The text of a Puffin file's footer."""
+    """Return the span of the JSON in a Puffin file's footer."""
     (length,) = struct.unpack_from("<i", content, len(content) - PUFFIN_TRAILER)
     return len(content) - PUFFIN_TRAILER - length, len(content) - PUFFIN_TRAILER
 
@@ -64,14 +64,14 @@ def _page_headers(content: bytes) -> list[Span]:
 
 
 def _header(content: bytes, at: int) -> tuple[int, int]:
-    """Where a page header ends, and how long the page is. Thrift's compact protocol."""
+    """Return where a page header (Thrift's compact protocol) ends, and the length of the page."""
     reader = _Thrift(content, at)
     numbers = reader.struct()
     return reader.at, numbers[3]  # compressed_page_size
 
 
 def avro_values(content: bytes) -> list[Span]:
-    """The values of an Avro file, of its header and all records. The file has no checksums for them."""
+    """Return the spans of all values of an Avro file, header included. They have no checksums."""
     reader, spans = _Numbers(content, 4), list[Span]()
     while count := reader.zigzag():
         for _ in range(2 * count):
@@ -84,11 +84,11 @@ def avro_values(content: bytes) -> list[Span]:
     return spans
 
 
-def differs_only_within(one: bytes, other: bytes, spans: list[Span]) -> bool:
-    """Whether two files differ only in these ranges."""
-    edges = [0, *(edge for span in spans for edge in span), len(one)]
+def differs_only_within(left: bytes, right: bytes, spans: list[Span]) -> bool:
+    """Return whether two files differ only in these ranges."""
+    edges = [0, *(edge for span in spans for edge in span), len(left)]
     between = zip(edges[::2], edges[1::2], strict=True)
-    return len(one) == len(other) and all(one[start:end] == other[start:end] for start, end in between)
+    return len(left) == len(right) and all(left[start:end] == right[start:end] for start, end in between)
 
 
 class _Numbers:
@@ -113,14 +113,14 @@ class _Numbers:
         return (number >> 1) ^ -(number & 1)
 
     def bytes(self) -> Span:
-        """Bytes with a length prefix."""
+        """Read bytes with a length prefix; return their span."""
         length = self.zigzag()
         self.at += length
         return self.at - length, self.at
 
 
 class _Thrift(_Numbers):
-    """Read the numbers of a struct."""
+    """Reads the numbers of a struct."""
 
     def struct(self) -> dict[int, int]:
         numbers: dict[int, int] = {}

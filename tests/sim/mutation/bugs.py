@@ -1,4 +1,4 @@
-"""Checks that are left out of the product while a seed runs: some mutated file must bring each of them to light."""
+"""Checks that are disabled in the product while a seed runs; a mutated file must detect each."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import pyarrow.parquet as pq
 from pyiceberg.avro.file import AvroFile
 from pyiceberg.io import InputFile
 
-from spark_job.changelog import history as lineage
+from spark_job.changelog import added_files
 from spark_job.columns import parquet_columns
-from spark_job.index import blocks, puffin, root
-from spark_job.index import byte_ranges as ranges
+from spark_job.index import blocks, byte_ranges, root
 from spark_job.pyiceberg_private import avro, manifest_files
-from spark_job.write import vectors
-from tests.sim.engine.planting import PlantedMistake, instead
+from spark_job.storage import read_exactly
+from spark_job.write import deletion_vectors
+from tests.sim.engine.planting import PlantedDefect, instead
 
 
-class _Anything(int):
-    """A checksum that fits."""
+class _AnyNumber(int):
+    """A checksum that equals every value."""
 
     def __eq__(self, other: object) -> bool:
         return True
@@ -47,14 +47,14 @@ class _AnyText(str):
         return 0
 
 
-_NOTHING = instead(None)
+_RETURN_NONE = instead(None)
 
 
 def _any_checksum(_zlib: Any) -> Any:
-    return SimpleNamespace(crc32=lambda _data: _Anything())
+    return SimpleNamespace(crc32=lambda _data: _AnyNumber())
 
 
-def _as_pyiceberg_does(_read: Any) -> Any:
+def _read_like_pyiceberg(_read: Any) -> Any:
     def read(self: avro.AvroRecordReader, source: InputFile) -> list[Any]:
         with AvroFile[Any](source, self.schema, dict(self.types), dict(self.enums)) as reader:
             return list(reader)
@@ -62,25 +62,29 @@ def _as_pyiceberg_does(_read: Any) -> Any:
     return read
 
 
-BUGS: dict[str, PlantedMistake] = {
-    "pages not compared with their checksums": PlantedMistake(
+BUGS: dict[str, PlantedDefect] = {
+    "pages not compared with their checksums": PlantedDefect(
         ((parquet_columns, "_parse", lambda _parse: lambda stream, *_buffer: pq.ParquetFile(stream)),)
     ),
-    "rows of a file not counted": PlantedMistake(((parquet_columns, "_check_rows", _NOTHING),)),
-    "blocks of the index not compared with their checksums": PlantedMistake(((blocks, "_check", _NOTHING),)),
-    "directory of a segment not compared with its checksum": PlantedMistake(
+    "rows of a file not counted": PlantedDefect(((parquet_columns, "_check_rows", _RETURN_NONE),)),
+    "blocks of the index not compared with their checksums": PlantedDefect(
+        ((blocks, "_check", _RETURN_NONE),)
+    ),
+    "directory of a segment not compared with its checksum": PlantedDefect(
         ((blocks, "zlib", _any_checksum),)
     ),
-    "root not compared with its checksum": PlantedMistake(((root, "zlib", _any_checksum),)),
-    "deletion vector not compared with its checksum": PlantedMistake(((vectors, "zlib", _any_checksum),)),
-    "reads beyond the end of a file not checked": PlantedMistake(
-        ((puffin, "require_size", _NOTHING), (ranges, "require_size", _NOTHING))
+    "root not compared with its checksum": PlantedDefect(((root, "zlib", _any_checksum),)),
+    "deletion vector not compared with its checksum": PlantedDefect(
+        ((deletion_vectors, "zlib", _any_checksum),)
     ),
-    "truncated manifest accepted as a shorter one": PlantedMistake(
+    "reads beyond the end of a file not checked": PlantedDefect(
+        ((read_exactly, "require_size", _RETURN_NONE), (byte_ranges, "require_size", _RETURN_NONE))
+    ),
+    "truncated manifest accepted as a shorter one": PlantedDefect(
         (
-            (avro.AvroRecordReader, "read", _as_pyiceberg_does),
-            (manifest_files, "_check_counts", _NOTHING),
-            (lineage, "_require_all", _NOTHING),
+            (avro.AvroRecordReader, "read", _read_like_pyiceberg),
+            (manifest_files, "_check_counts", _RETURN_NONE),
+            (added_files, "_require_all_files", _RETURN_NONE),
         )
     ),
 }

@@ -21,14 +21,14 @@ VALUES: tuple[tuple[str, IcebergType], ...] = (
 
 @dataclass(frozen=True)
 class Kind:
-    """Kind of key, format version, and whether another writer has written since the last merge."""
+    """Kind of key, format version, and whether there are foreign writes since the last merge."""
 
     key: str
     version: int
-    others: bool
+    foreign_writes: bool
 
     def __str__(self) -> str:
-        return f"{self.key} keys, version {self.version}{', other writers' if self.others else ''}"
+        return f"{self.key} keys, version {self.version}{', other writers' if self.foreign_writes else ''}"
 
     @property
     def setting(self) -> Setting:
@@ -42,7 +42,7 @@ class Kind:
             fan_in=4,
             smallest_tier=8,
             least_work=120,
-            piece_entries=60,
+            step_entries=60,
             block_rows=16,
             most_files=1,
             calm=True,
@@ -50,7 +50,7 @@ class Kind:
         )
 
     def key_of(self, number: int) -> Key:
-        """Some are consecutive, so that the index has runs, and some are not."""
+        """Return a key; some are consecutive, so that the index has runs, and some are not."""
         if self.key == "string":
             return (f"key {number}",)
         return (number if number < 130 else number * 1000 + number % 7,)
@@ -59,8 +59,8 @@ class Kind:
 class _Setting(Setting):
     @property
     def schema(self) -> Schema:
-        """Columns of the changelog, of types that are defined by a file's footer."""
+        """The changelog's schema, with types that a file's footer defines."""
         return changelog_schema(*self.key_columns, *VALUES, keys=self.key_names)
 
 
-KINDS = tuple(Kind(*one) for one in product(("long", "string"), (2, 3), (False, True)))
+KINDS = tuple(Kind(*values) for values in product(("long", "string"), (2, 3), (False, True)))

@@ -1,4 +1,4 @@
-"""Seeds that once found a bug of the product, since fixed, or a planted one."""
+"""Seeds that detected bugs of the product, since fixed, and planted defects."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ REGRESSIONS: tuple[int, ...] = (
     1588446419,  # the manifest list of another snapshot: rows were located in files that it does not have
 )
 
-# A seed that finds each planted mistake.
+# A seed that detects each planted defect.
 FOUND_BY: dict[str, int] = {
     "deletion vector not compared with its checksum": 3,
     "rows of a file not counted": 5,

@@ -1,4 +1,4 @@
-"""Mutated files as a soak test, in processes with limits of memory and time."""
+"""Mutated files as a campaign, in processes with limited memory and time."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tests.sim.mutation.bugs import BUGS
 from tests.sim.mutation.run import run_seed
 from tests.soak.campaign import Campaign
 
-MOST_BYTES = 2 << 30
+MAX_BYTES = 2 << 30
 
 
 def run(seed: int, bug: str | None = None) -> Counter[str]:
-    """The outcome, by the class of the file."""
+    """Return the outcome with the class of the file."""
     outcome = run_seed(seed, BUGS[bug] if bug else None)
     return Counter([f"{outcome.file_class}: {outcome.ended}"])
 
@@ -22,7 +22,7 @@ def run(seed: int, bug: str | None = None) -> Counter[str]:
 def limit_memory() -> None:
     """Limit the address space, so that a larger allocation fails where it is made."""
     if sys.platform == "linux":
-        resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
+        resource.setrlimit(resource.RLIMIT_AS, (MAX_BYTES, MAX_BYTES))
 
 
 MUTATION = Campaign(

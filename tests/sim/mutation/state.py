@@ -1,4 +1,4 @@
-"""A mirror with a history, an index of many segments and tombstones, and events that are not merged yet."""
+"""A mirror with history, an index with many segments and tombstones, and unmerged events."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
 from icemirror.result import TableResult
+from spark_job.commands.merge_table import merge_table
 from spark_job.engine.engine import InProcessEngine, LazyEngine
 from spark_job.iceberg.live_files import live_files, replaced_deletes
 from spark_job.pipeline import Pipeline
-from spark_job.worker.merge_table import merge_table
 from spark_job.write.deletes import _SCHEMA as POSITION_DELETES
-from spark_job.write.vectors import write_vectors
+from spark_job.write.write_vectors import write_vectors
 from tests.sim.engine import snapshots
 from tests.sim.engine.memory_catalog import MemoryCatalog, OneCatalog
-from tests.sim.engine.process import Points, stage
+from tests.sim.engine.process import CrashPoints, patched_product
 from tests.sim.engine.setting import Key
+from tests.sim.mutation.events import Event, EventGenerator, Oracle, Row, as_events, make_row
 from tests.sim.mutation.kinds import VALUES, Kind
 from tests.sim.mutation.store import Store
-from tests.sim.mutation.story import Event, Narrator, Oracle, Row, as_events, make_row
-from tests.sim.mutation.targets import Class, targets_of
+from tests.sim.mutation.targets import FileClass, targets_of
 
 CHANGELOG, MIRROR = ("lab", "world_changelog"), ("lab", "world")
 _SEED = 20_240
@@ -45,7 +45,7 @@ class State:
     kind: Kind
     files: Mapping[str, bytes]
     tables: Mapping[tuple[str, ...], tuple[TableMetadata, str]]
-    targets: Mapping[Class, Sequence[str]]
+    targets: Mapping[FileClass, Sequence[str]]
     rows: Mapping[Key, Row]
     afterwards: tuple[tuple[Event, ...], ...]
     rows_afterwards: Mapping[Key, Row]
@@ -66,7 +66,7 @@ class Lake:
         catalogs._open[None] = self.catalog
         engine = LazyEngine(lambda: InProcessEngine(kind.setting.shards))
         self._pipeline = Pipeline(settings, catalogs, engine, "mutation", key_check_rows=None)
-        snapshots.forget()
+        snapshots.clear_caches()
         clear_manifest_cache()
 
     @property
@@ -77,8 +77,8 @@ class Lake:
     def mirror(self) -> Table:
         return self.catalog.load_table(MIRROR)
 
-    def tell(self, *files: Sequence[Event]) -> list[str]:
-        """A commit on the changelog, written as Iceberg's Java writers do: with a checksum in every page."""
+    def append(self, *files: Sequence[Event]) -> list[str]:
+        """Commit files to the changelog, like Iceberg's Java writers with a checksum in every page."""
         table = self.changelog
         data = [_write(table, as_events(self.kind, events), Record()) for events in files]
         snapshots.commit(table, "append", data)
@@ -88,7 +88,7 @@ class Lake:
         return merge_table(self._pipeline, self._pipeline.settings.tables[0])
 
     def rows(self) -> dict[Key, Row]:
-        """Key → row, as PyIceberg reads them."""
+        """Return key → row, as PyIceberg reads them."""
         table = self.mirror.scan().to_arrow()
         names = (*self.kind.setting.key_names, *(name for name, _ in VALUES))
         found: dict[Key, Row] = {
@@ -101,38 +101,40 @@ class Lake:
 
 @cache
 def state_of(kind: Kind) -> State:
-    """The state of a kind; equal in every process."""
-    with stage(kind.setting, Points(), _SEED):
+    """Return the state of a kind; equal in every process."""
+    with patched_product(kind.setting, CrashPoints(), _SEED):
         return _build(kind)
 
 
 def _build(kind: Kind) -> State:
     lake, oracle = Lake(kind), Oracle()
     dice = random.Random(_SEED)
-    teller = Narrator(kind, dice)
+    generator = EventGenerator(kind, dice)
     lake.catalog.create_table(CHANGELOG, kind.setting.schema, properties={"format-version": "2"})
 
-    def tell(*files: Sequence[Event]) -> list[str]:
+    def append(*files: Sequence[Event]) -> list[str]:
         oracle.merge(lake.changelog.metadata.next_sequence_number(), files)
-        return lake.tell(*files)
+        return lake.append(*files)
 
-    tell(teller.insert(100), teller.insert(60))
+    append(generator.insert(100), generator.insert(60))
     _merge(lake)
     for _ in range(_ROUNDS):
-        known = range(teller.keys)
-        tell(
-            [*teller.insert(5), *teller.change(dice.sample(known, 9))],
-            teller.change(dice.sample(known, 4), late=40),
+        known = range(generator.keys)
+        append(
+            [*generator.insert(5), *generator.change(dice.sample(known, 9))],
+            generator.change(dice.sample(known, 4), late=40),
         )
         _merge(lake)
-    if kind.others:
-        _write_by_others(lake, oracle, teller, dice)
+    if kind.foreign_writes:
+        _write_foreign(lake, oracle, generator, dice)
     assert lake.rows() == oracle.rows
-    known = range(teller.keys)
-    waiting = tell([*teller.change(known[::4]), *teller.insert(12)], teller.change(known[1::5], late=300))
-    waiting += tell(teller.change([*known[2::7], *known[::4][:9]]))
+    known = range(generator.keys)
+    waiting = append(
+        [*generator.change(known[::4]), *generator.insert(12)], generator.change(known[1::5], late=300)
+    )
+    waiting += append(generator.change([*known[2::7], *known[::4][:9]]))
     after = oracle.copy()
-    afterwards = (teller.change(known[::2], late=900), teller.change(range(1, teller.keys, 3)))
+    afterwards = (generator.change(known[::2], late=900), generator.change(range(1, generator.keys, 3)))
     after.merge(lake.changelog.metadata.next_sequence_number(), afterwards)
     files = dict(lake.store.files)
     return State(
@@ -151,54 +153,56 @@ def _merge(lake: Lake) -> None:
     assert result.error is None, result.error
 
 
-def _write_by_others(lake: Lake, oracle: Oracle, teller: Narrator, dice: random.Random) -> None:
-    """A file of rows, and deletes of others in one file for several data files, or in vectors."""
+def _write_foreign(lake: Lake, oracle: Oracle, generator: EventGenerator, dice: random.Random) -> None:
+    """Add a file of rows, and delete others: in one file for several data files, or in vectors."""
     table = lake.mirror
-    teller.keys += 8
-    came = {
-        teller.kind.key_of(number): make_row(9000 + number, dice)
-        for number in range(teller.keys - 8, teller.keys)
+    generator.keys += 8
+    inserted = {
+        generator.kind.key_of(number): make_row(9000 + number, dice)
+        for number in range(generator.keys - 8, generator.keys)
     }
-    names = (*teller.kind.setting.key_names, *(name for name, _ in VALUES))
-    values = dict(zip(names, zip(*((*key, *row) for key, row in came.items()), strict=True), strict=True))
+    names = (*generator.kind.setting.key_names, *(name for name, _ in VALUES))
+    values = dict(zip(names, zip(*((*key, *row) for key, row in inserted.items()), strict=True), strict=True))
     rows = pa.table(
         {name: list(column) for name, column in values.items()}, schema=schema_to_pyarrow(table.schema())
     )
-    gone = dice.sample(sorted(oracle.rows), 12)
+    deleted = dice.sample(sorted(oracle.rows), 12)
     data = [_write(table, rows, Record())]
-    deletes, replaced = _delete(table, teller.kind, {key[0] for key in gone})
+    deletes, replaced = _delete(table, generator.kind, {key[0] for key in deleted})
     snapshots.commit(table, "overwrite", data, deletes, replaced)
-    oracle.write_by_others(came, gone)
+    oracle.write_foreign(inserted, deleted)
 
 
 def _delete(
     table: Table, kind: Kind, keys: set[object]
 ) -> tuple[list[DataFile], frozenset[tuple[str, int | None]]]:
-    doomed: dict[str, list[int]] = {}
+    deleted_rows: dict[str, list[int]] = {}
     live = live_files(table.io, table.current_snapshot())
-    dead = _dead_places(table)
+    already_deleted = _deleted_locations(table)
     for path in live:
         ids = pq.read_table(pa.BufferReader(table.io.read(path)))[kind.setting.key_names[0]].to_pylist()  # type: ignore[attr-defined]
-        places = [at for at, key in enumerate(ids) if key in keys and (path, at) not in dead]
-        if places:
-            doomed[path] = places
+        positions = [at for at, key in enumerate(ids) if key in keys and (path, at) not in already_deleted]
+        if positions:
+            deleted_rows[path] = positions
     if kind.version >= 3:
-        positions = {path: pa.array(places).to_numpy() for path, places in doomed.items()}
-        written = write_vectors(table.io, table.metadata, positions, live)
-        return written, frozenset(one.key for one in replaced_deletes(table.metadata, doomed, live))
-    pairs = sorted((path, at) for path, places in doomed.items() for at in places)
+        vectors = {path: pa.array(positions).to_numpy() for path, positions in deleted_rows.items()}
+        written = write_vectors(table.io, table.metadata, vectors, live, [])
+        return written, frozenset(
+            delete.key for delete in replaced_deletes(table.metadata, deleted_rows, live)
+        )
+    pairs = sorted((path, at) for path, positions in deleted_rows.items() for at in positions)
     columns = [pa.array([path for path, _ in pairs]), pa.array([at for _, at in pairs], pa.int64())]
-    told = pa.table(columns, schema=POSITION_DELETES)
-    file = _write(table, told, Record(), DataFileContent.POSITION_DELETES, "-deletes.parquet")
+    deletes = pa.table(columns, schema=POSITION_DELETES)
+    file = _write(table, deletes, Record(), DataFileContent.POSITION_DELETES, "-deletes.parquet")
     return [file], frozenset()
 
 
-def _dead_places(table: Table) -> set[tuple[str, int]]:
-    from spark_job.write.vectors import deleted_positions
+def _deleted_locations(table: Table) -> set[tuple[str, int]]:
+    from spark_job.write.read_deletes import read_deleted_positions
 
     live = live_files(table.io, table.current_snapshot())
-    found = deleted_positions(table.io, live)
-    return {(path, int(at)) for path, places in found.items() for at in places}
+    found = read_deleted_positions(table.io, live)
+    return {(path, int(at)) for path, positions in found.items() for at in positions}
 
 
 def _write(

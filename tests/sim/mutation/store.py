@@ -11,7 +11,7 @@ from tests.sim.engine.memory_io import MemoryIO, _Input
 
 
 class Store(MemoryIO):
-    """Path → bytes; `remote`: with the errors that Arrow raises for S3."""
+    """Maps paths to bytes; `remote`: with the errors that Arrow raises for S3."""
 
     def __init__(self, *, remote: bool) -> None:
         super().__init__()

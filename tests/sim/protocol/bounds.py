@@ -1,9 +1,9 @@
 """Bounds of the model check: small worlds for every test run, larger ones for a soak.
 
-Commits and faults are budgets: each may happen that often, at any time. `crash`: a run dies; `zombie`: a run loses
+Commits and faults are budgets: each may happen this often, at any time. `crash`: a run dies; `zombie`: a run loses
 its lease and continues; `lose`, `dup`: a hint is lost or duplicated; `fail`: a merge fails; `nostart`: a queued run
 dies; `forget`: the launcher forgets a token; `wcrash`: a trigger dies between two effects; `rollback`: the mirror is
-dropped or rolled back; `recheck`: the head of a current table is read once more; `resume`, `pause`, `replay`,
+dropped or rolled back; `recheck`: the head of an up-to-date table is read again; `resume`, `pause`, `replay`,
 `cancel`: the user resumes or pauses a table, requests a replay, cancels it; `invalid`: a merge fails with a blocking
 error; `old`: a run is launched with a configuration that lacks table 0.
 """
@@ -16,7 +16,7 @@ Bounds = dict[str, Any]
 
 
 def within(**bounds: Any) -> Bounds:
-    """Arguments of `Model`."""
+    """Return the arguments of a `Model`."""
     return bounds
 
 
@@ -62,12 +62,12 @@ SMALL: dict[str, Bounds] = {
     "polls only, 2 tables, 1 slot, 2 commits, zombie": within(
         watch=True, tables=2, commit=2, zombie=1, triggers=1
     ),
-    "polls and hints, 1 table, 2 commits": within(every_look=True, commit=2, crash=1, dup=1, lose=1),
+    "polls and hints, 1 table, 2 commits": within(every_poll=True, commit=2, crash=1, dup=1, lose=1),
     "hints without a head, 1 table, 2 commits": within(
-        blind_hints=True, every_look=True, commit=2, crash=1, lose=1
+        blind_hints=True, every_poll=True, commit=2, crash=1, lose=1
     ),
     "heads with two names, 1 table, 2 commits": within(
-        two_names=True, every_look=True, commit=2, crash=1, lose=1
+        two_names=True, every_poll=True, commit=2, crash=1, lose=1
     ),
     "quiet periods, 1 table, 2 commits": within(quiet=True, commit=2, crash=1, wcrash=1),
     "quiet periods, 2 tables, polls only": within(quiet=True, watch=True, tables=2, commit=2, fail=1),

@@ -1,7 +1,7 @@
-"""Mistakes that the model check must find: without them, "it holds" would prove nothing.
+"""Defects that the model check must detect: otherwise a passing check would prove nothing.
 
-Each is planted in the harness, never in the product: as a rule that replaces `step`, or as a flaw of the world
-around it. `why` is what the check must say.
+Each is planted in the model, never in the product: as a rule that replaces `step`, or as a flaw of the world. `why` is
+the violation that the check must report.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from icemirror.protocol.events import (
     Pick,
     RecoverSlot,
     RecoverTable,
-    Resumed,
+    ResumeRequested,
     RunRecorded,
     RunState,
     Started,
@@ -30,7 +30,7 @@ from icemirror.protocol.events import (
 from icemirror.protocol.policy import Policy
 from icemirror.protocol.rows import Rows, SlotRow, SlotState, TableRow
 from icemirror.protocol.step import Step, step
-from tests.sim.protocol import bugs_of_replay as of_replay
+from tests.sim.protocol import replay_bugs
 from tests.sim.protocol.model import Model
 
 Rule = Callable[[Rows, Event, Policy], Step]
@@ -38,14 +38,14 @@ Rule = Callable[[Rows, Event, Policy], Step]
 
 @dataclass(frozen=True)
 class Bug:
-    """A mistake, bounds within which it shows, and what it breaks."""
+    """A defect, the bounds within which it shows, and the violation that it causes."""
 
     why: str
     bounds: dict[str, Any] = field(default_factory=dict)
     rule: Rule | None = None
 
     def model(self, name: str) -> Model:
-        """The world with the mistake in it; a flaw of the world has the name of the mistake."""
+        """Return the model with the defect; a flaw of the world has the name of the defect."""
         return Model(**self.bounds, rule=self.rule or step, flaw="" if self.rule else name)
 
 
@@ -68,18 +68,18 @@ def _no_new_gen(rows: Rows, event: Event, policy: Policy) -> Step:
 
 def _any_owner_completes(rows: Rows, event: Event, policy: Policy) -> Step:
     if isinstance(event, Completed):
-        row = replace(rows.table(event.table), owner=event.me.owner)
+        row = replace(rows.table(event.table), owner=event.worker.owner)
         return step(Rows({**rows.tables, event.table: row}, rows.slots), event, policy)
     return step(rows, event, policy)
 
 
-def _free_queued(rows: Rows, event: Event, policy: Policy) -> Step:
+def _free_slot_of_queued_run(rows: Rows, event: Event, policy: Policy) -> Step:
     if isinstance(event, RecoverSlot) and event.run is RunState.QUEUED:
         event = replace(event, run=RunState.ENDED)
     return step(rows, event, policy)
 
 
-def _relaunch_dead(rows: Rows, event: Event, policy: Policy) -> Step:
+def _relaunch_dead_run(rows: Rows, event: Event, policy: Policy) -> Step:
     match event:
         case RecoverSlot(_, slot, gen, str(), RunState.ENDED) if rows.slot(slot).state is SlotState.LAUNCHING:
             return Step(None, (Launch(slot, gen),))
@@ -88,9 +88,9 @@ def _relaunch_dead(rows: Rows, event: Event, policy: Policy) -> Step:
 
 def _start_by_gen(rows: Rows, event: Event, policy: Policy) -> Step:
     if isinstance(event, Started):
-        row = rows.slot(event.me.slot)
-        if row.gen == event.me.gen and row.state is not SlotState.FREE:
-            started = replace(row, state=SlotState.RUNNING, run_id=event.me.run_id, lease_until=1.0)
+        row = rows.slot(event.worker.slot)
+        if row.gen == event.worker.gen and row.state is not SlotState.FREE:
+            started = replace(row, state=SlotState.RUNNING, run_id=event.worker.run_id, lease_until=1.0)
             return Step(started, (SlotHeld(row.gen),))
     return step(rows, event, policy)
 
@@ -121,7 +121,7 @@ def _no_charge_for_launch(rows: Rows, event: Event, policy: Policy) -> Step:
     return result
 
 
-def _unown_the_living(rows: Rows, event: Event, policy: Policy) -> Step:
+def _release_table_of_live_owner(rows: Rows, event: Event, policy: Policy) -> Step:
     if isinstance(event, RecoverTable):
         return step(Rows(rows.tables, {}), event, policy)
     return step(rows, event, policy)
@@ -134,7 +134,7 @@ def _pick_owned(rows: Rows, event: Event, policy: Policy) -> Step:
     return step(rows, event, policy)
 
 
-def _no_charge_for_silence(rows: Rows, event: Event, policy: Policy) -> Step:
+def _no_charge_for_unanswered_launch(rows: Rows, event: Event, policy: Policy) -> Step:
     result = step(rows, event, policy)
     match event, result:
         case RecoverSlot(_, slot, _, None), Step(SlotRow() as row):
@@ -158,7 +158,7 @@ def _no_recheck(rows: Rows, event: Event, policy: Policy) -> Step:
 def _resume_without_notice(rows: Rows, event: Event, policy: Policy) -> Step:
     result = step(rows, event, policy)
     match event, result:
-        case Resumed(_, name), Step(TableRow() as row):
+        case ResumeRequested(_, name), Step(TableRow() as row):
             return Step(replace(row, dirty=rows.table(name).dirty))
     return result
 
@@ -170,13 +170,13 @@ def _trust_merged_head(rows: Rows, event: Event, policy: Policy) -> Step:
     return step(rows, event, policy)
 
 
-def _no_charge_for_ignorance(rows: Rows, event: Event, policy: Policy) -> Step:
+def _no_charge_for_declined_table(rows: Rows, event: Event, policy: Policy) -> Step:
     if isinstance(event, Declined):
         return Step(None, (Released(),))
     return step(rows, event, policy)
 
 
-def _launched_for_nothing(rows: Rows, event: Event, policy: Policy) -> Step:
+def _forget_wanted_tables(rows: Rows, event: Event, policy: Policy) -> Step:
     result = step(rows, event, policy)
     match event, result:
         case Dispatch(), Step(SlotRow() as row, actions):
@@ -184,7 +184,7 @@ def _launched_for_nothing(rows: Rows, event: Event, policy: Policy) -> Step:
     return result
 
 
-def _charge_for_ignorance_takes_the_table(rows: Rows, event: Event, policy: Policy) -> Step:
+def _decline_releases_the_table(rows: Rows, event: Event, policy: Policy) -> Step:
     if isinstance(event, Declined):
         row = replace(rows.table(event.table), owner=None)
         return step(Rows({**rows.tables, event.table: row}, rows.slots), event, policy)
@@ -198,13 +198,13 @@ S3 = "S3 more runs than slots"
 S4 = "S4 covered claims an unmerged commit"
 S5_LOST = "S5 a replay is lost"
 S5_UNSEEN = "S5 a replay waits unseen"
-S5_PROGRESS = "S5 a replay goes on where another one was"
+S5_PROGRESS = "S5 a replay continues from the progress of another"
 S6_PAUSED = "S6 a paused table is worked on"
 S6_QUARANTINED = "S6 a quarantined table is taken"
-S6_BY_ITSELF = "S6 a quarantine ends by itself"
+S6_NOT_LIFTED_BY_USER = "S6 a quarantine ends by itself"
 S6_RESUMED = "S6 a table that was resumed is not taken"
 L1 = "L1 work lost or stuck"
-L2_LAUNCHES = "L2 launches for ever"
+L2_LAUNCHES = "L2 launches forever"
 L2 = "L2 livelock"
 
 BUGS: dict[str, Bug] = {
@@ -220,8 +220,8 @@ BUGS: dict[str, Bug] = {
     ),
     "no mirror fence": Bug(S1, {"commit": 2, "zombie": 1}),
     "head loaded before locating": Bug(S1, {"commit": 2, "zombie": 1}),
-    "queued run freed on lease expiry": Bug(S3, {"commit": 1}, _free_queued),
-    "dead run launched again with its token": Bug(L2, {"commit": 1, "nostart": 1}, _relaunch_dead),
+    "queued run freed on lease expiry": Bug(S3, {"commit": 1}, _free_slot_of_queued_run),
+    "dead run launched again with its token": Bug(L2, {"commit": 1, "nostart": 1}, _relaunch_dead_run),
     "start fenced by gen only": Bug(S2_SLOT, {"commit": 1, "forget": 1}, _start_by_gen),
     "slot polled by token, not run id": Bug(S2_SLOT, {"commit": 1, "forget": 1}),
     "record without compare-and-set": Bug(S2_SLOT, {"commit": 1}, _record_blindly),
@@ -233,12 +233,12 @@ BUGS: dict[str, Bug] = {
     "dead launch not charged": Bug(
         L2_LAUNCHES, {"commit": 1, "limit": 2, "poison": "nostart"}, _no_charge_for_launch
     ),
-    "a living owner loses its table": Bug(S2_TABLE, {"commit": 1}, _unown_the_living),
+    "a living owner loses its table": Bug(S2_TABLE, {"commit": 1}, _release_table_of_live_owner),
     "a table is picked although it has an owner": Bug(
         S2_TABLE, {"commit": 1, "slots": 2, "eager": True}, _pick_owned
     ),
     "unanswered launch not charged": Bug(
-        L2, {"commit": 1, "limit": 2, "poison": "noanswer"}, _no_charge_for_silence
+        L2, {"commit": 1, "limit": 2, "poison": "noanswer"}, _no_charge_for_unanswered_launch
     ),
     "a noticed head is compared by its location in the job": Bug(
         L2, {"commit": 1, "two_names": True}, _trust_merged_head
@@ -248,78 +248,84 @@ BUGS: dict[str, Bug] = {
     "a turn that ends early covers its notices": Bug(
         S4, {"commit": 3, "tables": 2, "short_turns": True, "triggers": 1}, _turn_covers
     ),
-    "a request for a replay is no notice": Bug(S5_UNSEEN, {"replay": 1}, of_replay.request_without_notice),
-    "a second request takes the place of the first": Bug(
-        S5_LOST, {"replay": 2}, of_replay.second_request_wins
+    "a request for a replay is no notice": Bug(S5_UNSEEN, {"replay": 1}, replay_bugs.request_without_notice),
+    "a second request replaces the first": Bug(
+        S5_LOST, {"replay": 2}, replay_bugs.second_request_replaces_the_first
     ),
     "any completed replay ends the pending request": Bug(
-        S5_LOST, {"replay": 2, "cancel": 1, "triggers": 1}, of_replay.any_report_ends_it
+        S5_LOST, {"replay": 2, "cancel": 1, "triggers": 1}, replay_bugs.any_report_ends_the_replay
     ),
     "progress of one request counts for the next": Bug(
-        S5_PROGRESS, {"replay": 2, "cancel": 1, "triggers": 1}, of_replay.any_progress_counts
+        S5_PROGRESS, {"replay": 2, "cancel": 1, "triggers": 1}, replay_bugs.any_progress_counts
     ),
     "an empty plan ends the replay": Bug(
-        S5_LOST, {"commit": 1, "replay": 1, "triggers": 1}, of_replay.empty_plan_ends_it
+        S5_LOST, {"commit": 1, "replay": 1, "triggers": 1}, replay_bugs.empty_plan_ends_the_replay
     ),
     "an empty plan covers the replay": Bug(
-        S5_UNSEEN, {"commit": 1, "replay": 1, "triggers": 1}, of_replay.empty_plan_covers_it
+        S5_UNSEEN, {"commit": 1, "replay": 1, "triggers": 1}, replay_bugs.empty_plan_covers_the_replay
     ),
-    "a dead owner takes the replay along": Bug(S5_LOST, {"replay": 1, "crash": 1}, of_replay.death_drops_it),
-    "a failure takes the replay along": Bug(S5_LOST, {"replay": 1, "fail": 1}, of_replay.failure_drops_it),
+    "a dead owner drops the replay": Bug(
+        S5_LOST, {"replay": 1, "crash": 1}, replay_bugs.death_drops_the_replay
+    ),
+    "a failure drops the replay": Bug(
+        S5_LOST, {"replay": 1, "fail": 1}, replay_bugs.failure_drops_the_replay
+    ),
     "a replay that always fails is never given up": Bug(
-        L2, {"replay": 1, "limit": 2, "poison": "replay raises", "triggers": 1}, of_replay.never_given_up
+        L2,
+        {"replay": 1, "limit": 2, "poison": "replay raises", "triggers": 1},
+        replay_bugs.replay_never_given_up,
     ),
     "a quarantined table is not replayed": Bug(
         L1,
         {"commit": 1, "invalid": 1, "replay": 1, "limit": 2, "triggers": 1},
-        of_replay.quarantine_keeps_it_from_being_tried,
+        replay_bugs.quarantine_prevents_the_replay,
     ),
     "the worker does not receive the replay": Bug(
-        S5_UNSEEN, {"replay": 1, "triggers": 1}, of_replay.worker_not_told
+        S5_UNSEEN, {"replay": 1, "triggers": 1}, replay_bugs.worker_without_the_replay
     ),
-    "to cancel a replay covers its notice": Bug(
-        S4, {"commit": 1, "replay": 1, "cancel": 1, "triggers": 1}, of_replay.cancel_covers
+    "cancelling a replay covers its notice": Bug(
+        S4, {"commit": 1, "replay": 1, "cancel": 1, "triggers": 1}, replay_bugs.cancel_covers_the_notice
     ),
     "a paused table is picked": Bug(
-        S6_PAUSED, {"commit": 1, "pause": 1, "triggers": 1}, of_replay.pick_of_the_paused
+        S6_PAUSED, {"commit": 1, "pause": 1, "triggers": 1}, replay_bugs.pick_paused_table
     ),
-    "a worker goes on though its table is paused": Bug(
-        S6_PAUSED, {"commit": 1, "pause": 1, "triggers": 1}, of_replay.slice_after_slice_though_paused
+    "a worker continues although its table is paused": Bug(
+        S6_PAUSED, {"commit": 1, "pause": 1, "triggers": 1}, replay_bugs.continue_after_slice_although_paused
     ),
-    "a worker goes on after a replay though its table is paused": Bug(
-        S6_PAUSED, {"replay": 1, "pause": 1, "triggers": 1}, of_replay.replayed_though_paused
+    "a worker continues after a replay although its table is paused": Bug(
+        S6_PAUSED, {"replay": 1, "pause": 1, "triggers": 1}, replay_bugs.continue_after_replay_although_paused
     ),
-    "a pause covers what is not merged": Bug(
-        S4, {"commit": 2, "pause": 1, "triggers": 1}, of_replay.pause_drops_the_notice
+    "a pause covers unmerged events": Bug(
+        S4, {"commit": 2, "pause": 1, "triggers": 1}, replay_bugs.pause_covers_the_notice
     ),
-    "resume leaves the quarantine": Bug(
+    "resume keeps the quarantine": Bug(
         S6_RESUMED,
         {"commit": 1, "invalid": 1, "resume": 1, "limit": 2, "triggers": 1},
-        of_replay.resume_leaves_the_quarantine,
+        replay_bugs.resume_keeps_the_quarantine,
     ),
     "a quarantined table is picked": Bug(
         S6_QUARANTINED,
         {"commit": 1, "invalid": 1, "limit": 2, "triggers": 1},
-        of_replay.pick_of_the_quarantined,
+        replay_bugs.pick_quarantined_table,
     ),
     "a notice lifts a quarantine": Bug(
-        S6_BY_ITSELF,
+        S6_NOT_LIFTED_BY_USER,
         {"commit": 2, "invalid": 1, "limit": 2, "triggers": 1},
-        of_replay.notice_lifts_a_quarantine,
+        replay_bugs.notice_lifts_a_quarantine,
     ),
     "a table that no job knows is not charged": Bug(
         L2_LAUNCHES,
         {"tables": 2, "commit": 2, "limit": 2, "poison": "unknown", "triggers": 1},
-        _no_charge_for_ignorance,
+        _no_charge_for_declined_table,
     ),
     "the tables that a job was launched for are forgotten": Bug(
         L2_LAUNCHES,
         {"tables": 2, "commit": 2, "limit": 2, "poison": "unknown", "triggers": 1},
-        _launched_for_nothing,
+        _forget_wanted_tables,
     ),
     "declining a table takes it from its owner": Bug(
         S2_TABLE,
         {"slots": 2, "commit": 1, "old": 1, "eager": True, "triggers": 1},
-        _charge_for_ignorance_takes_the_table,
+        _decline_releases_the_table,
     ),
 }

@@ -1,4 +1,4 @@
-"""Tables, slots and workers, changed by the product's own code, and their invariants."""
+"""Tables, slots and workers, changed by the product's code, and their invariants."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from icemirror.protocol.policy import Policy
 from icemirror.protocol.rows import Rows, SlotId, SlotRow, SlotState, TableRow
 from icemirror.protocol.step import Step, step
 from icemirror.protocol.worker import (
-    Limits,
     MergeOutcome,
     Phase,
     Worker,
     WorkerInput,
+    WorkerLimits,
     after_merge,
     next_event,
     transition,
@@ -30,12 +30,12 @@ Rule = Callable[[Rows, Event, Policy], Step]
 
 
 def put(items: tuple[Any, ...], at: int, item: Any) -> tuple[Any, ...]:
-    """The tuple with another item at this place."""
+    """Return the tuple with another item at this position."""
     return (*items[:at], item, *items[at + 1 :])
 
 
 class Fleet:
-    """The bounds, and what may be wrong: `rule` replaces `step`, `flaw` names a mistake outside of it."""
+    """The bounds, and a planted defect: `rule` replaces `step`, `flaw` names a defect outside of it."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Fleet:
         short_turns: bool = False,
         quiet: bool = False,
         watch: bool = False,
-        every_look: bool = False,
+        every_poll: bool = False,
         blind_hints: bool = False,
         two_names: bool = False,
         rule: Rule = step,
@@ -61,8 +61,8 @@ class Fleet:
         self.names = [f"t{i}" for i in range(tables)]
         self.ids = [SlotId(GROUP, i) for i in range(slots)]
         self.triggers, self.sweep, self.repair, self.poison = triggers, sweep, repair, poison
-        self.watch, self.every_look, self.blind_hints = watch, every_look or watch, blind_hints
-        self.job_name = "job:" if two_names else ""  # of a head, as the job sees it
+        self.watch, self.every_poll, self.blind_hints = watch, every_poll or watch, blind_hints
+        self.job_name = "job:" if two_names else ""  # prefix of heads, as the job reads them
         self.limit, self.quiet, self.rule, self.flaw = limit, quiet, rule, flaw
         self.policy = Policy(
             slots=slots,
@@ -77,8 +77,8 @@ class Fleet:
             probation_seconds=math.inf,
             recheck_seconds=100.0,
         )
-        self.limits = Limits(
-            linger_seconds=0.0, turn_slices=1 if short_turns else 1_000_000, max_conflicts=1_000_000
+        self.limits = WorkerLimits(
+            linger_seconds=0.0, max_slices_per_turn=1 if short_turns else 1_000_000, max_conflicts=1_000_000
         )
         self.budget = Budget(**budget)
         self.tables: Pool[TableRow] = Pool()
@@ -95,21 +95,23 @@ class Fleet:
         )
         self._applied: dict[Hashable, tuple[tuple[int, ...], tuple[int, ...], Step]] = {}
         self._merged: dict[Hashable, int] = {}
-        self._told: dict[Hashable, tuple[tuple[int, ...], tuple[int, ...], int, bool]] = {}
+        self._transitions: dict[Hashable, tuple[tuple[int, ...], tuple[int, ...], int, bool]] = {}
 
     def start(self) -> State:
-        held = f"{self.job_name}0"
-        merged = [TableRow(name, group=GROUP, noticed_head="0", merged_head=held) for name in self.names]
+        merged_head = f"{self.job_name}0"
+        merged = [
+            TableRow(name, group=GROUP, noticed_head="0", merged_head=merged_head) for name in self.names
+        ]
         tabs = tuple(self.tables.number(row) for row in merged)
         slots = tuple(self.slots.number(SlotRow(slot)) for slot in self.ids)
         return State(tabs, slots, (), (), (Env(),) * len(tabs), self.budget)
 
-    # --- the product's code, remembered ----------------------------------------------------------------------
+    # --- the product's code, memoized -------------------------------------------------------------------------
 
     def apply(
         self, s: State, event: type[Event], *details: Any
     ) -> tuple[tuple[int, ...], tuple[int, ...], Step]:
-        """Tables, slots and the step after an event."""
+        """Return tables, slots and the step after an event."""
         key = (s.tabs, s.slots, event, details)
         found = self._applied.get(key)
         if found is None:
@@ -130,15 +132,15 @@ class Fleet:
                 return s.tabs, s.slots, result
 
     def known(self, r: Run) -> frozenset[str] | None:
-        """The tables that a run knows; None: all."""
+        """Return the tables that a run knows; None: all."""
         return frozenset(self.names[1:]) if r.old or self.poison == "unknown" else None
 
     def next_event(
         self, s: State, worker: int, names: frozenset[str] | None = None
     ) -> tuple[tuple[int, ...], tuple[int, ...], int, bool]:
-        """Tables, slots and the worker after it transition the state what it does, and whether it got a table."""
+        """Return tables, slots and the worker after its next event, and whether it got a table."""
         key = (s.tabs, s.slots, worker, names)
-        found = self._told.get(key)
+        found = self._transitions.get(key)
         if found is None:
             w = self.workers[worker]
             event = next_event(w, WorkerInput(NOW, 1.0, names), self.limits)
@@ -150,7 +152,7 @@ class Fleet:
             after = transition(w, event, answer, self.limits)
             if self.flaw == "no scan after freeing the slot" and after.phase is Phase.RESCAN:
                 after = replace(after, phase=Phase.END)
-            found = self._told[key] = (
+            found = self._transitions[key] = (
                 tabs,
                 slots,
                 self.workers.number(after),
@@ -159,7 +161,7 @@ class Fleet:
         return found
 
     def merged(self, worker: int, outcome: MergeOutcome) -> int:
-        """The worker after a merge."""
+        """Return the worker after a merge."""
         key = (worker, outcome)
         found = self._merged.get(key)
         if found is None:
@@ -169,8 +171,8 @@ class Fleet:
 
     # --- properties --------------------------------------------------------------------------------------------
 
-    def good(self, s: State) -> bool:
-        """Nothing is left to do without the user."""
+    def is_final(self, s: State) -> bool:
+        """Return whether all work that needs no user is done."""
         slots = [self.slots[n] for n in s.slots]
         if s.pcs or any(x.state is not SlotState.FREE for x in slots):
             return False
@@ -181,11 +183,11 @@ class Fleet:
         return all(self._done(self.tables[n], e) for n, e in zip(s.tabs, s.envs, strict=True))
 
     def _done(self, t: TableRow, e: Env) -> bool:
-        rests = e.cursor == e.head and t.dirty == t.covered and t.replay is None
-        return not e.hints and (t.paused or rests or (t.quarantined and t.replay is None))
+        merged = e.cursor == e.head and t.dirty == t.covered and t.replay is None
+        return not e.hints and (t.paused or merged or (t.quarantined and t.replay is None))
 
-    def unsafe(self, s: State) -> str:
-        """What does not hold in this state."""
+    def violation(self, s: State) -> str:
+        """Return the invariant that this state violates, or an empty string."""
         live, worked_on = 0, set()
         for r in s.runs:
             w = self.workers[r.worker]
@@ -193,11 +195,11 @@ class Fleet:
                 live += 1
             elif w.phase not in (Phase.END, Phase.RESCAN) and not r.zombie:
                 live += 1
-                if not self.mine(s, r, w):
+                if not self.holds_slot(s, r, w):
                     return "S2 healthy worker lost its slot"
                 if w.phase in WORK and w.turn:
                     owner = self.tables[s.tabs[int(w.turn.table[1:])]].owner
-                    if owner != w.me.owner or w.turn.table in worked_on:
+                    if owner != w.id.owner or w.turn.table in worked_on:
                         return "S2 healthy worker works on a table that it does not own"
                     worked_on.add(w.turn.table)
         if live > len(s.slots) + self.budget.forget - s.bud.forget:
@@ -210,7 +212,7 @@ class Fleet:
         return ""
 
     def _replay_lost(self, t: TableRow, e: Env) -> str:
-        """A replay that was asked for waits in the row, as a notice, until it is done or its end is transition."""
+        """Check that a requested replay stays in the row, as a notice, until it is done or reported as failed."""
         if t.replay is not None and t.dirty <= t.covered:
             return "S5 a replay waits unseen"
         waits = t.replay is not None and t.replay.id == str(e.wanted)
@@ -218,6 +220,6 @@ class Fleet:
         given_up = last is not None and last.id == str(e.wanted) and last.outcome != "done"
         return "" if not e.wanted or waits or given_up else "S5 a replay is lost"
 
-    def mine(self, s: State, r: Run, w: Worker) -> bool:
+    def holds_slot(self, s: State, r: Run, w: Worker) -> bool:
         x = self.slots[s.slots[r.slot]]
-        return x.state in ACTIVE and x.gen == w.me.gen and x.run_id == w.me.run_id
+        return x.state in ACTIVE and x.gen == w.id.gen and x.run_id == w.id.run_id

@@ -7,33 +7,30 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from icemirror.processes.process_identity import identify
-from icemirror.processes.run_request import RunRequest
 from icemirror.protocol.events import WorkerId
 from icemirror.protocol.policy import Policy
 from icemirror.protocol.replay import Replay, ReplayStep
 from icemirror.protocol.rows import SlotId
-from icemirror.protocol.worker import Limits
-from icemirror.result import StepResult
+from icemirror.protocol.run_request import RunRequest
+from icemirror.protocol.worker import WorkerLimits
+from icemirror.step_results import StepResult
 from icemirror.stores.sqlite import SqliteStore
 from spark_job.worker.worker import WorkerDependencies, run_worker
-
-
-def _no_replay(table: str, replay: Replay) -> ReplayStep:
-    raise AssertionError(f"{table}: no replay is requested in this test")
+from tests.fake_tables import FakeTables, no_replay
 
 
 def work(
     request: RunRequest,
     *,
     policy: Policy,
-    limits: Limits,
+    limits: WorkerLimits,
     names: Iterable[str],
     advance: Callable[[str], StepResult],
-    replay: Callable[[str, Replay], ReplayStep] = _no_replay,
+    replay: Callable[[str, Replay], ReplayStep] = no_replay,
 ) -> None:
-    """Runs until there is nothing left to do; the lake is the folder of the configuration."""
+    """Run until no work is left; the lake is the folder of the configuration."""
     folder, pid, tables = Path(request.config).parent, os.getpid(), frozenset(names)
-    _note(folder, f"began {pid}")
+    _log(folder, f"began {pid}")
     with SqliteStore(folder / "state.db") as store:
         run_worker(
             WorkerId(SlotId(request.group, request.slot), request.gen, identify(pid) or "unknown"),
@@ -41,16 +38,14 @@ def work(
                 store=store,
                 policy=policy,
                 limits=limits,
-                advance=advance,
-                replay=replay,
-                tables=lambda: tables,
+                tables=FakeTables(lambda: tables, advance, replay),
                 stopping=lambda: False,
             ),
         )
-    _note(folder, f"ended {pid}")
+    _log(folder, f"ended {pid}")
 
 
-def _note(folder: Path, line: str) -> None:
+def _log(folder: Path, line: str) -> None:
     """Append one line, complete even if the process is killed."""
     with (folder / "workers").open("a") as workers:
         workers.write(f"{line}\n")

@@ -1,18 +1,18 @@
-"""Every interleaving of the trigger protocol within given bounds. Rules and workers are the product's own code.
+"""Every interleaving of the trigger protocol within given bounds. Rules and workers are the product's code.
 
 Every effect (one row by compare-and-set, one call of the launcher, one commit on the mirror) is one transition, and
 a crash may fall between any two. There is no clock: the lease of a run that sends no heartbeat (queued, dead)
-may expire at any time, that of a healthy worker only by the fault "zombie", after which it goes on as if nothing
-had happened; back-off and quiet periods end at any time. Safety, in every state:
+may expire at any time, that of a healthy worker only by the fault "zombie", after which it continues
+unaware; back-off and quiet periods end at any time. Safety, in every state:
   S1 a mirror's cursor never moves back
   S2 a healthy (non-zombie) worker holds its slot and alone owns the table that it works on
   S3 queued and healthy runs <= slots (+ 1 for each token that the launcher forgot)
-  S4 covered == dirty => the mirror holds everything up to the head at the last notice
-  S5 a replay stays in its row, as a notice, until it is done, cancelled, or failed and said so
-  S6 no worker takes, or goes on with, a table that is paused; none takes one that is quarantined
+  S4 covered == dirty => the mirror contains everything up to the head at the last notice
+  S5 a replay stays in its row, as a notice, until it is done, cancelled, or reported as failed
+  S6 no worker takes a paused or quarantined table, or continues with a paused one
 Liveness, without further faults and commits, from every reachable state:
-  L1 every path that stops, stops in a good state: all merged, nothing dirty, slots free, nothing under way
-  L2 there is no cycle, so every path stops: no fairness is assumed, and nothing is launched for ever
+  L1 every path that ends, ends in a final state: all merged, nothing dirty, slots free, no call pending
+  L2 there is no cycle, so every path ends: no fairness is assumed, and launches are finite
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from icemirror.protocol.events import (
     Dispatch,
     HeadRead,
     Noticed,
-    Paused,
+    PauseRequested,
     RecoverSlot,
     RecoverTable,
     ReplayCancelled,
     ReplayRequested,
-    Resumed,
+    ResumeRequested,
     RunRecorded,
     RunState,
     SchedulingOptions,
@@ -60,10 +60,10 @@ class Model(Runs):
         for n, r in enumerate(s.runs):
             if r.worker != self.canon.end:
                 self._run(s, n, r, out)
-        return [self._lifted(s, one) for one in out] if self.limit else out
+        return [self._check_quarantine(s, transition) for transition in out] if self.limit else out
 
-    def _lifted(self, s: State, transition: Transition) -> Transition:
-        """Only the user lifts a quarantine."""
+    def _check_quarantine(self, s: State, transition: Transition) -> Transition:
+        """Check that only the user lifts a quarantine."""
         fault, label, new = transition
         if label.startswith(("resume", "replay")) or isinstance(new, Violation) or new.tabs == s.tabs:
             return transition
@@ -73,29 +73,29 @@ class Model(Runs):
         return transition
 
     def _hints(self, s: State, out: list[Transition]) -> None:
-        """Commits, hints, reads of the heads, time."""
+        """Add commits, hints, polls of heads, and the passing of time."""
         for i, (e, name) in enumerate(zip(s.envs, self.names, strict=True)):
             committed = e._replace(head=e.head + 1, hints=0 if self.watch else e.hints + 1)
             self._fault(s, out, f"commit{i}", "commit", envs=put(s.envs, i, committed))
             if e.hints and len(s.pcs) < self.triggers:
                 self._hint(s, i, e, out)
             t = self.tables[s.tabs[i]]
-            if self.sweep and self.repair and (self.every_look or t.dirty == t.covered):
+            if self.sweep and self.repair and (self.every_poll or t.dirty == t.covered):
                 tabs, _, _ = self.apply(s, HeadRead, NOW, name, TERMS, HEADS[e.head])
                 if tabs != s.tabs:
                     seen = put(s.envs, i, e._replace(noticed=e.head))
                     out.append((False, f"poll{i}", s._replace(tabs=tabs, envs=seen)))
-            if e.cursor:  # the mirror is dropped or rolled back: no notice covers what it held
+            if e.cursor:  # the mirror is dropped or rolled back: no notice covers its old rows
                 lost = put(s.envs, i, e._replace(cursor=0, noticed=0))
                 self._fault(s, out, f"rollback{i}", "rollback", envs=lost)
             self._recheck(s, i, e, out)
             if s.bud.resume:
                 resumed = put(s.envs, i, e._replace(noticed=e.head))
-                tabs, _, _ = self.apply(s, Resumed, NOW, name)
+                tabs, _, _ = self.apply(s, ResumeRequested, NOW, name)
                 self._fault(s, out, f"resume{i}", "resume", tabs=tabs, envs=resumed)
                 if self.tables[tabs[i]].quarantined or self.tables[tabs[i]].paused:
                     out.append((True, f"resume{i}", Violation("S6 a table that was resumed is not taken")))
-            self._people(s, i, e, out)
+            self._user_actions(s, i, e, out)
             if t.not_before or (is_waiting(t) and due_at(t, NOW, self.policy) > NOW):
                 later = replace(t, not_before=0.0, first_dirty_at=LONG_AGO, last_dirty_at=LONG_AGO)
                 later = later if self.quiet else replace(t, not_before=0.0)
@@ -105,11 +105,11 @@ class Model(Runs):
                 if tabs != s.tabs:
                     out.append((False, f"unown{i}", s._replace(tabs=tabs)))
 
-    def _people(self, s: State, i: int, e: Env, out: list[Transition]) -> None:
+    def _user_actions(self, s: State, i: int, e: Env, out: list[Transition]) -> None:
         """The user pauses the table, requests a replay, or cancels it."""
         name, waiting = self.names[i], self.tables[s.tabs[i]].replay
         if s.bud.pause:
-            self._fault(s, out, f"pause{i}", "pause", tabs=self.apply(s, Paused, NOW, name)[0])
+            self._fault(s, out, f"pause{i}", "pause", tabs=self.apply(s, PauseRequested, NOW, name)[0])
         if s.bud.replay:
             number = self.budget.replay - s.bud.replay + 1
             request = Replay(str(number), NOW)
@@ -117,8 +117,8 @@ class Model(Runs):
             if waiting is not None and tabs != s.tabs:
                 out.append((True, f"replay{i}", Violation("S5 a replay is lost")))
             elif not result.actions:  # else it was refused
-                asked = e._replace(wanted=number, half=0, noticed=e.head)
-                self._fault(s, out, f"replay{i}", "replay", tabs=tabs, envs=put(s.envs, i, asked))
+                requested = e._replace(wanted=number, half=0, noticed=e.head)
+                self._fault(s, out, f"replay{i}", "replay", tabs=tabs, envs=put(s.envs, i, requested))
         if s.bud.cancel and waiting is not None:
             tabs, _, _ = self.apply(s, ReplayCancelled, NOW, name, waiting.id)
             self._fault(s, out, f"cancel{i}", "cancel", tabs=tabs)
@@ -142,24 +142,24 @@ class Model(Runs):
 
     def _hint(self, s: State, i: int, e: Env, out: list[Transition]) -> None:
         tabs = self._noticed(s, i)
-        taken, seen = e._replace(hints=e.hints - 1), e._replace(noticed=e.head)
+        received, seen = e._replace(hints=e.hints - 1), e._replace(noticed=e.head)
         after = s.pcs if self.sweep else tuple(sorted((*s.pcs, ("dispatch",))))
         if self.flaw == "acknowledge before notice":
             pcs = tuple(sorted((*s.pcs, ("notice", i))))
-            out.append((False, f"ack{i}", s._replace(envs=put(s.envs, i, taken), pcs=pcs)))
+            out.append((False, f"ack{i}", s._replace(envs=put(s.envs, i, received), pcs=pcs)))
         else:
-            envs = put(s.envs, i, taken._replace(noticed=e.head))
+            envs = put(s.envs, i, received._replace(noticed=e.head))
             out.append((False, f"notice{i}", s._replace(tabs=tabs, envs=envs, pcs=after)))
         envs = put(s.envs, i, seen)
         self._fault(s, out, f"notice{i}, no ack", "dup", tabs=tabs, envs=envs, pcs=after)
-        self._fault(s, out, f"lose{i}", "lose", envs=put(s.envs, i, taken))
+        self._fault(s, out, f"lose{i}", "lose", envs=put(s.envs, i, received))
 
     def _noticed(self, s: State, i: int) -> tuple[int, ...]:
         head = None if self.blind_hints else HEADS[s.envs[i].head]
         return self.apply(s, Noticed, NOW, self.names[i], TERMS, head)[0]
 
     def _dispatch(self, s: State, out: list[Transition]) -> None:
-        """With a sweep at any time; without one, once after each notice."""
+        """Dispatch at any time with a sweep; without one, once after each notice."""
         pcs = s.pcs
         if not self.sweep:
             if ("dispatch",) not in pcs:
@@ -175,7 +175,7 @@ class Model(Runs):
                 out.append((False, "dispatch: nothing to do", s._replace(pcs=pcs)))
 
     def _calls(self, s: State, out: list[Transition]) -> None:
-        """What a trigger does between two rows: calls of the launcher, and their answers."""
+        """Add the effects of a trigger between two rows: calls of the launcher, and their results."""
         for n, p in enumerate(s.pcs):
             rest = s.pcs[:n] + s.pcs[n + 1 :]
             self._fault(s, out, "trigger crash", "wcrash", pcs=rest)
@@ -215,7 +215,7 @@ class Model(Runs):
             if x.state is SlotState.FREE:
                 continue
             if x.run_id is None:
-                if ("launch", i, x.gen) in s.pcs[1:]:  # two at once are enough
+                if ("launch", i, x.gen) in s.pcs[1:]:  # two pending launches are enough
                     continue
                 found, now = RunState.UNKNOWN, LATE
             else:
@@ -231,7 +231,7 @@ class Model(Runs):
             out.append((False, label, s._replace(tabs=tabs, slots=slots, pcs=pcs)))
 
     def _poll(self, s: State, i: int, x: SlotRow) -> tuple[RunState, float]:
-        """What the launcher says of the slot's run, and a time at which a lease may have run out."""
+        """Return the launcher's state of the slot's run, and a time at which a lease may have expired."""
         runs = [r for r in s.runs if r.slot == i]
         run = next((r for r in runs if run_id(r.tgen, r.k) == x.run_id), None)
         if self.flaw == "slot polled by token, not run id" and x.state in ACTIVE:

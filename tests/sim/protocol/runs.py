@@ -22,7 +22,7 @@ from tests.sim.protocol.fleet import Fleet, put
 from tests.sim.protocol.world import Run, State
 
 FAILURE = ErrorResult(kind=Kind.TRANSIENT, message="")
-HOPELESS = ErrorResult(kind=Kind.INVALID, message="")
+BLOCKING = ErrorResult(kind=Kind.INVALID, message="")
 HALF = ReplayProgress(mark="half")
 HEADS = [str(head) for head in range(100)]
 Transition = tuple[bool, str, Any]  # (is a fault, label, State or Violation)
@@ -35,7 +35,7 @@ class Violation(NamedTuple):
 
 
 class Runs(Fleet):
-    """A fleet whose workers work."""
+    """A fleet with the steps of its workers."""
 
     def _fault(self, s: State, out: list[Transition], label: str, field: str, **changes: Any) -> None:
         left = getattr(s.bud, field)
@@ -44,41 +44,41 @@ class Runs(Fleet):
 
     def _run(self, s: State, n: int, r: Run, out: list[Transition]) -> None:
         w = self.workers[r.worker]
-        over = put(s.runs, n, Run(r.slot, r.tgen, r.k, self.canon.end))
+        ended = put(s.runs, n, Run(r.slot, r.tgen, r.k, self.canon.end))
         if w.phase is Phase.START:
             if self.poison == "nostart":
-                out.append((False, "never started", s._replace(runs=over)))
+                out.append((False, "never started", s._replace(runs=ended)))
                 return
-            self._fault(s, out, "never started", "nostart", runs=over)
-            self._tell(s, n, r, out)
+            self._fault(s, out, "never started", "nostart", runs=ended)
+            self._step(s, n, r, out)
             return
-        self._fault(s, out, f"dies j{r.slot}", "crash", runs=over)
+        self._fault(s, out, f"dies j{r.slot}", "crash", runs=ended)
         if not r.zombie and w.phase is not Phase.RESCAN:
             self._fault(s, out, f"zombie j{r.slot}", "zombie", runs=put(s.runs, n, r._replace(zombie=1)))
         if w.phase is Phase.MERGE:
-            if not self.mine(s, r, w):
+            if not self.holds_slot(s, r, w):
                 stopped = self._with(s, n, r, self.workers.number(after_fencing(w)))
                 out.append((False, f"heartbeat fenced j{r.slot}", stopped))
             self._merge(s, n, r, w, out)
         elif w.phase is Phase.HEARTBEAT and self.poison == "diestart":
-            out.append((False, f"dies j{r.slot}", s._replace(runs=over)))
+            out.append((False, f"dies j{r.slot}", s._replace(runs=ended)))
         elif w.phase is Phase.PICK:
             known = self.known(r)
-            mine = [name for name in self.names if known is None or name in known]
-            claims = [self._tell(s, n, r, out, frozenset({name})) for name in mine]
+            candidates = [name for name in self.names if known is None or name in known]
+            claims = [self._step(s, n, r, out, frozenset({name})) for name in candidates]
             if not any(claims):
-                self._tell(s, n, r, out)
+                self._step(s, n, r, out)
         else:
-            self._tell(s, n, r, out)
+            self._step(s, n, r, out)
 
-    def _tell(
+    def _step(
         self, s: State, n: int, r: Run, out: list[Transition], names: frozenset[str] | None = None
     ) -> bool:
         """One step of a worker; with `names`, only if it gets one of those tables (in any order)."""
         tabs, slots, worker, got_table = self.next_event(s, r.worker, names or self.known(r))
         if names is not None and not got_table:
             return False
-        if got_table and (why := self._untouchable(s, worker)):
+        if got_table and (why := self._forbidden(s, worker)):
             out.append((False, "take", Violation(why)))
             return True
         after = r._replace(worker=worker, at="C" if got_table else "", loc=0, h=0)
@@ -86,8 +86,8 @@ class Runs(Fleet):
         out.append((False, label, s._replace(tabs=tabs, slots=slots, runs=put(s.runs, n, after))))
         return True
 
-    def _untouchable(self, s: State, worker: int) -> str:
-        """Why a worker must not have got its table."""
+    def _forbidden(self, s: State, worker: int) -> str:
+        """Return why a worker must not have got its table."""
         turn = self.workers[worker].turn
         row = self.tables[s.tabs[int(turn.table[1:])]] if turn else None
         if row is not None and row.paused:
@@ -99,7 +99,7 @@ class Runs(Fleet):
         return s._replace(runs=put(s.runs, n, after), **changes)
 
     def _merge(self, s: State, n: int, r: Run, w: Worker, out: list[Transition]) -> None:
-        """What `advance` does: locate on the mirror, then load the changelog's head and plan, then commit."""
+        """Add a step of `advance`: locate on the mirror, load the changelog's head and plan, or commit."""
         i = int(w.turn.table[1:]) if w.turn else -1
         e = s.envs[i]
         early = self.flaw == "head loaded before locating"
@@ -111,9 +111,9 @@ class Runs(Fleet):
             return self._with(s, n, r, self.merged(r.worker, outcome), **changes)
 
         if r.at in ("H", "M", "R"):
-            failed, hopeless = after(MergeFailed(FAILURE)), after(MergeFailed(HOPELESS))
+            failed, blocked = after(MergeFailed(FAILURE)), after(MergeFailed(BLOCKING))
             self._fault(s, out, f"merge fails j{r.slot}", "fail", runs=failed.runs)
-            self._fault(s, out, f"merge is blocked j{r.slot}", "invalid", runs=hopeless.runs)
+            self._fault(s, out, f"merge is blocked j{r.slot}", "invalid", runs=blocked.runs)
         if r.at == "C" and w.turn and w.turn.replay:
             add("locate", s._replace(runs=put(s.runs, n, r._replace(at="R", loc=e.cursor))))
         elif r.at == "R" and w.turn and w.turn.replay:
@@ -140,7 +140,7 @@ class Runs(Fleet):
             add("mirror commit", after(SliceDone(), envs=envs))
 
     def _replay(self, s: State, n: int, r: Run, replay: Replay, out: list[Transition]) -> None:
-        """A slice of a replay, of which there are two, on the mirror as it was located."""
+        """Add one of the two slices of a replay, on the mirror as it was located."""
         w = self.workers[r.worker]
         i = int(w.turn.table[1:]) if w.turn else -1
         e = s.envs[i]
@@ -156,11 +156,11 @@ class Runs(Fleet):
             add("replay fails", MergeFailed(FAILURE))
         elif e.cursor != r.loc:
             add("mirror fenced: plan again", MergeConflict(FAILURE))
-        elif e.wanted != int(replay.id):  # done before, or not wanted any more: it changes nothing
+        elif e.wanted != int(replay.id):  # done or cancelled before: it changes nothing
             add("replay again", ReplayDone())
         elif replay.progress is None:
             add("replay half", SliceDone(HALF), envs=put(s.envs, i, e._replace(half=1)))
         elif not e.half:
-            out.append((False, "replay", Violation("S5 a replay goes on where another one was")))
+            out.append((False, "replay", Violation("S5 a replay continues from the progress of another")))
         else:
             add("replay rest", ReplayDone(HALF), envs=put(s.envs, i, e._replace(wanted=0, half=0)))

@@ -1,4 +1,4 @@
-"""Breadth-first search of all reachable states of a model, then of all ways to its final states."""
+"""Breadth-first search of all reachable states of a model, then of all paths to its final states."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.sim.protocol.world import State
 
 
 class Verdict(NamedTuple):
-    """How many states were seen, what does not hold ("" if all does), and the steps that lead there."""
+    """The number of states, the violation ("" if none), and the steps that lead to it."""
 
     states: int
     why: str
@@ -21,8 +21,8 @@ class Verdict(NamedTuple):
 
 
 def check(model: Model, cap: int = 5_000_000) -> Verdict:
-    """Safety in every state, liveness from every state."""
-    gc.disable()  # millions of small tuples without cycles: the collector would walk them over and over
+    """Check safety in every state, and liveness from every state."""
+    gc.disable()  # millions of small tuples without cycles: the collector would scan them repeatedly
     try:
         return _check(model, cap)
     finally:
@@ -43,7 +43,7 @@ def _check(model: Model, cap: int) -> Verdict:
             steps.append(label)
         return steps[::-1]
 
-    for n, state in enumerate(states):  # the list grows while it is walked
+    for n, state in enumerate(states):  # the list grows during the loop
         degree.append(0)
         if n > cap:
             return Verdict(n, "state cap reached", [])
@@ -58,7 +58,7 @@ def _check(model: Model, cap: int) -> Verdict:
                     states.append(canonical)
                     preds.append([])
                     parent.append((n, sys.intern(label)))
-                    if why := model.unsafe(canonical):
+                    if why := model.violation(canonical):
                         return Verdict(len(states), why, trace(found))
             if not is_fault and found != n:
                 degree[n] += 1
@@ -74,10 +74,10 @@ def _liveness(
     degree: list[int],
     trace: Callable[[int], list[str]],
 ) -> Verdict:
-    """Peels states whose every fault-free successor is peeled; what remains can run for ever."""
+    """Remove states whose fault-free successors are all removed; the remaining ones can run forever."""
     todo = [i for i, left in enumerate(degree) if left == 0]
     for i in todo:
-        if not model.good(states[i]):
+        if not model.is_final(states[i]):
             return Verdict(len(states), "L1 work lost or stuck", trace(i))
     while todo:
         for before in preds[todo.pop()]:
@@ -89,7 +89,7 @@ def _liveness(
         return Verdict(len(states), "", [])
     seen: dict[int, int] = {}
     path: list[str] = []
-    while at not in seen:  # walk what remains until it closes a loop, to show it
+    while at not in seen:  # follow the remaining states until they form a loop, to report it
         seen[at] = len(path)
         steps = [
             (ids[model.canon(new)], label) for fault, label, new in model.successors(states[at]) if not fault
@@ -97,5 +97,5 @@ def _liveness(
         at, label = next((i, label) for i, label in steps if degree[i] and i != at)
         path.append(label)
     loop = path[seen[at] :]
-    why = "L2 launches for ever" if "launch" in loop else "L2 livelock"
+    why = "L2 launches forever" if "launch" in loop else "L2 livelock"
     return Verdict(len(states), why, [*trace(at), "LOOP", *loop])

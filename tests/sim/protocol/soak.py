@@ -1,6 +1,6 @@
 """The model check at all its bounds, and its planted bugs, for `make soak`.
 
-Alone: `python -m tests.sim.protocol.soak`.
+Run it alone with `python -m tests.sim.protocol.soak`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.sim.protocol.search import check
 
 
 class Explored(NamedTuple):
-    """One world: how many states it has, and what is not as it must be ("" if all is)."""
+    """One model: the number of its states, and the unexpected result ("" if none)."""
 
     name: str
     states: int
@@ -26,12 +26,12 @@ class Explored(NamedTuple):
     planted: bool = False
 
     def __str__(self) -> str:
-        well = "found" if self.planted else "holds"
-        return f"{self.name:66s} {self.states:9,d} states {self.seconds:6.1f} s  {self.wrong or well}"
+        expected = "detected" if self.planted else "holds"
+        return f"{self.name:66s} {self.states:9,d} states {self.seconds:6.1f} s  {self.wrong or expected}"
 
 
 def explore() -> Iterator[Explored]:
-    """One world after the other: those in which all must hold, then those with a planted bug, which must be found."""
+    """Check one model after the other: first without, then with a planted bug, which must be detected."""
     for name, bounds in {**SMALL, **DEEP}.items():
         began = time.monotonic()
         verdict = check(Model(**bounds))

@@ -1,6 +1,6 @@
-"""`kill -9` at every crash point of the trigger and of the worker: running again gives the same mirrors.
+"""`kill -9` at every crash point of the trigger and of the worker: the next run completes the work.
 
-Real processes on a toy lake. Nothing is merged twice or lost, every slot becomes free, and no job stays behind.
+Real processes on a toy lake. Nothing is merged twice or lost, every slot becomes free, and every job ends.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import pytest
 from icemirror.errors import Exit
 from icemirror.processes.process_identity import identify
 from icemirror.protocol.events import ReplayRequested, SchedulingOptions
-from icemirror.protocol.reads import EVERYTHING
 from icemirror.protocol.replay import Replay
+from icemirror.protocol.row_selection import ALL_ROWS
 from icemirror.protocol.rows import Rows, SlotState
 from icemirror.protocol.worker import Phase
 from icemirror.stores.apply import apply
@@ -36,7 +36,7 @@ WORKER_POINTS = [f"worker-{phase}{end}" for phase in Phase if phase is not Phase
 
 
 class Scene:
-    """A lake, and the processes that work on it."""
+    """A lake, and the trigger and workers on it."""
 
     def __init__(self, folder: Path) -> None:
         self.lake = ToyLake(folder)
@@ -64,7 +64,7 @@ class Scene:
     def wait_for_workers(self) -> None:
         until = time.monotonic() + 30
         while any(identify(pid) for pid in self.workers("began")):
-            assert time.monotonic() < until, "a worker stays"
+            assert time.monotonic() < until, "a worker does not end"
             time.sleep(0.02)
 
     def killed(self) -> set[int]:
@@ -72,9 +72,9 @@ class Scene:
 
     def rows(self) -> Rows:
         with SqliteStore(self.lake.folder / "state.db") as store:
-            return store.load(EVERYTHING)
+            return store.load(ALL_ROWS)
 
-    def ask_for_a_replay(self, name: str) -> None:
+    def request_replay(self, name: str) -> None:
         with SqliteStore(self.lake.folder / "state.db") as store:
             apply(
                 store,
@@ -82,8 +82,8 @@ class Scene:
                 POLICY,
             )
 
-    def check_all_is_well(self) -> None:
-        """After a last run without faults."""
+    def check_final_state(self) -> None:
+        """Run once more without faults, then check mirrors, tables and slots."""
         self.lake.commit(NAMES[0])
         assert self.watch() == Exit.DONE
         self.wait_for_workers()
@@ -110,42 +110,42 @@ def test_without_a_crash_one_worker_serves_both_tables(scene: Scene) -> None:
     assert scene.watch() == Exit.DONE
     scene.wait_for_workers()
     assert (len(scene.workers("began")), scene.killed()) == (1, set())
-    scene.check_all_is_well()
+    scene.check_final_state()
 
 
 @pytest.mark.parametrize("point", TRIGGER_POINTS)
-def test_a_trigger_that_is_killed_is_replaced(scene: Scene, point: str) -> None:
+def test_killed_trigger_is_replaced(scene: Scene, point: str) -> None:
     assert scene.watch(crash=point) == -signal.SIGKILL
     assert scene.watch() == Exit.DONE
-    scene.check_all_is_well()
+    scene.check_final_state()
     assert scene.killed() == set()
 
 
 @pytest.mark.parametrize("point", RECOVERY_POINTS)
-def test_a_trigger_that_is_killed_while_it_recovers_a_killed_worker_is_replaced(
-    scene: Scene, point: str
-) -> None:
+def test_trigger_killed_while_recovering_a_killed_worker_is_replaced(scene: Scene, point: str) -> None:
     assert scene.watch(crash=point, worker_crash="worker-merge-done") == -signal.SIGKILL
     assert scene.watch() == Exit.DONE
-    scene.check_all_is_well()
+    scene.check_final_state()
     assert len(scene.killed()) == 1
 
 
 @pytest.mark.parametrize("point", WORKER_POINTS)
-def test_a_worker_that_is_killed_is_replaced(scene: Scene, point: str) -> None:
+def test_killed_worker_is_replaced(scene: Scene, point: str) -> None:
     if "fail" in point:
         (scene.lake.folder / "trouble").touch()
     if "replayed" in point:
-        scene.ask_for_a_replay(NAMES[0])
+        scene.request_replay(NAMES[0])
     if "decline" in point:
         (scene.lake.folder / "old").touch()
     assert scene.watch(worker_crash=point) == Exit.DONE
     scene.wait_for_workers()
     assert len(scene.killed()) == 1, "the crash point was not reached"
-    scene.check_all_is_well()
+    scene.check_final_state()
 
 
-def test_every_crash_point_of_trigger_and_worker_is_tried() -> None:
+def test_every_crash_point_of_trigger_and_worker_is_tested() -> None:
     sources = [*(ROOT / "trigger").rglob("*.py"), ROOT / "spark_job" / "worker" / "worker.py"]
-    named = {point for source in sources for point in re.findall(r'reach\("([^"]+)"\)', source.read_text())}
-    assert named == {*TRIGGER_POINTS, *RECOVERY_POINTS, "worker-merge", "worker-merge-done"}
+    points = {
+        point for source in sources for point in re.findall(r'crash_point\("([^"]+)"\)', source.read_text())
+    }
+    assert points == {*TRIGGER_POINTS, *RECOVERY_POINTS, "worker-merge", "worker-merge-done"}

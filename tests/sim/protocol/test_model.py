@@ -1,4 +1,4 @@
-"""The trigger protocol, explored exhaustively within bounds; and the planted bugs that must show."""
+"""The trigger protocol, explored exhaustively within bounds; and the planted bugs that it must detect."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ deep = DEEP if os.environ.get("ICEMIRROR_DEEP_MODEL") else {}
 
 
 @pytest.mark.parametrize("name", [*SMALL, *deep])
-def test_the_protocol_is_safe_and_comes_to_rest(name: str) -> None:
+def test_protocol_is_safe_and_every_path_ends(name: str) -> None:
     verdict = check(Model(**{**SMALL, **DEEP}[name]))
     assert verdict.why == "", " | ".join(verdict.trace)
 
 
 @pytest.mark.parametrize("name", BUGS)
-def test_a_planted_bug_is_found(name: str) -> None:
+def test_planted_bug_is_detected(name: str) -> None:
     bug = BUGS[name]
     verdict = check(bug.model(name))
     assert verdict.why == bug.why, " | ".join(verdict.trace)

@@ -1,6 +1,6 @@
 """A lake small enough to be killed often: changelogs are numbers in a real SQL catalog, mirrors are files.
 
-The trigger, the state, the launcher and the worker around it are the product's own, as real processes.
+The trigger, the state, the launcher and the worker are those of the product, as real processes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from pathlib import Path
 from icemirror.errors import Conflict, Transient
 from icemirror.protocol.policy import Policy
 from icemirror.protocol.replay import Replay, ReplayProgress, ReplayStep
-from icemirror.result import Merged, NothingToMerge, Position, SliceResult, StepResult
+from icemirror.result import SliceResult
+from icemirror.step_results import Merged, MirrorPosition, NothingToMerge, StepResult
 
 NAMES = ("shop.orders", "shop.items")
 CONFIG = """
@@ -24,7 +25,7 @@ tables:
   - {{namespace: shop, changelog_table: orders_changelog, mirror_table: orders, primary_keys: [id]}}
   - {{namespace: shop, changelog_table: items_changelog, mirror_table: items, primary_keys: [id]}}
 """
-# In a hurry, and without the configuration, whose loading would take most of the time of a short-lived worker.
+# Short times, and not from the configuration: loading it would take most of the time of a worker.
 POLICY = Policy(
     lease_seconds=1.0,
     launch_lease_seconds=0.2,
@@ -58,7 +59,7 @@ class ToyLake:
             catalog.commit()
 
     def commit(self, name: str) -> None:
-        """One more commit on a changelog."""
+        """Add a commit to a changelog."""
         with closing(sqlite3.connect(self.folder / "catalog.db")) as catalog:
             catalog.execute(
                 "UPDATE iceberg_tables SET metadata_location = ? WHERE table_name = ?",
@@ -73,12 +74,12 @@ class ToyLake:
         return int(location[1:])
 
     def merged(self, name: str) -> list[int]:
-        """The commits that the mirror holds, in the order in which they came."""
-        held: list[int] = json.loads(self._mirror(name).read_text())
-        return held
+        """Return the merged commits, in the order of their merges."""
+        commits: list[int] = json.loads(self._mirror(name).read_text())
+        return commits
 
     def advance(self, name: str) -> StepResult:
-        """Merge one slice: append the next commit to the mirror unless another commit came first."""
+        """Merge one slice: append the next commit to the mirror unless another commit was faster."""
         if (trouble := self.folder / "trouble").exists():
             trouble.unlink()
             raise Transient("the storage did not answer")
@@ -99,12 +100,12 @@ class ToyLake:
         return Merged(slice=slice_result, position=_position([*located, 0]))
 
     def replay(self, name: str, replay: Replay) -> ReplayStep:
-        """Two steps that change nothing: what the mirror holds is not held twice."""
+        """Replay in two steps that change nothing."""
         return ReplayStep(ReplayProgress(mark="half"), done=replay.progress is not None)
 
     def _mirror(self, name: str) -> Path:
         return self.folder / f"{name}.json"
 
 
-def _position(held: list[int]) -> Position:
-    return Position(cursor=None, live_rows=len(held), index_bytes=0)
+def _position(commits: list[int]) -> MirrorPosition:
+    return MirrorPosition(cursor=None, live_rows=len(commits), index_bytes=0)

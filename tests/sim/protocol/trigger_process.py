@@ -12,17 +12,17 @@ from icemirror.errors import Exit
 from icemirror.stores.sqlite import SqliteStore
 from icemirror.telemetry.metrics import NoMetrics
 from tests.sim.protocol.toy_lake import POLICY, ToyLake
-from trigger.dispatch.fleet import Fleet
+from trigger.dispatch.dispatcher import Dispatcher
 from trigger.launchers.local import LocalLauncher
 from trigger.service.watch import WatchLoop
 from trigger.status.run_reporter import RunReporter
-from trigger.tables.registry import Registry
+from trigger.tables.registry import TableRegistry
 
 WORKER = (sys.executable, str(Path(__file__).parent / "worker_process.py"))
 
 
 def watch(lake: ToyLake, worker_crash: str | None) -> Exit:
-    """Ends when every mirror has reached its head. `worker_crash`: where the first worker dies."""
+    """Run until every mirror has reached its head. `worker_crash`: where the first worker dies."""
     environ = {key: value for key, value in os.environ.items() if key != "ICEMIRROR_CRASH_AT"}
     if worker_crash:
         environ["TOY_CRASH_ONCE"] = worker_crash
@@ -30,8 +30,8 @@ def watch(lake: ToyLake, worker_crash: str | None) -> Exit:
     launcher = LocalLauncher(lake.folder, environ, WORKER)
     with SqliteStore(lake.folder / "state.db") as store:
         metrics = NoMetrics()
-        fleet = Fleet(
-            registry=Registry(settings),
+        dispatcher = Dispatcher(
+            registry=TableRegistry(settings),
             store=store,
             policy=POLICY,
             launcher=launcher,
@@ -40,14 +40,14 @@ def watch(lake: ToyLake, worker_crash: str | None) -> Exit:
         )
         try:
             return WatchLoop(
-                fleet=fleet,
-                reporting=RunReporter(store, metrics, ""),
+                dispatcher=dispatcher,
+                reporter=RunReporter(store, metrics, ""),
                 poll_seconds=0.02,
                 until_idle=True,
                 stop=threading.Event(),
             ).run()
         finally:
-            fleet.registry.close()
+            dispatcher.registry.close()
             for child in launcher._children:
                 child.wait()
 

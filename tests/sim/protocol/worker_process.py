@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from icemirror.processes.run_request import RunRequest
+from icemirror.protocol.run_request import RunRequest
 
 request = RunRequest.model_validate_json(sys.argv[2])
 folder = Path(request.config).parent
@@ -15,18 +15,18 @@ if crashes_at and not (folder / "crashed").exists():
     (folder / "crashed").touch()
     os.environ["ICEMIRROR_CRASH_AT"] = crashes_at
 
-from icemirror.protocol.worker import Limits  # noqa: E402 (the crash point is read when the module is loaded)
+from icemirror.protocol.worker import WorkerLimits  # noqa: E402 (the crash point is read when the module is loaded)
 from tests.sim.protocol.lake_worker import work  # noqa: E402
 from tests.sim.protocol.toy_lake import LINGER_SECONDS, NAMES, POLICY, ToyLake  # noqa: E402
 
 lake = ToyLake(folder)
-old = folder / "old"  # the first worker is one from before the first table
+old = folder / "old"  # the first worker does not know the first table
 names = NAMES[1:] if old.exists() else NAMES
 old.unlink(missing_ok=True)
 work(
     request,
     policy=POLICY,
-    limits=Limits(linger_seconds=LINGER_SECONDS, turn_slices=1),
+    limits=WorkerLimits(linger_seconds=LINGER_SECONDS, max_slices_per_turn=1),
     names=names,
     advance=lake.advance,
     replay=lake.replay,

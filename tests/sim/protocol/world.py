@@ -1,8 +1,8 @@
-"""The states that the model check explores: the real rows and workers, and a small world around them.
+"""The states that the model check explores: the product's rows and workers, and a small world around them.
 
-Rows and workers are the product's own dataclasses, kept once each and referred to by number, so that states are
-cheap to compare. `Canon` gives states that differ only by names the same form: only the order of generations and
-of counters matters, and ended runs are forgotten.
+Rows and workers are the product's dataclasses, stored once each and referenced by number, so that states are cheap to
+compare. `Canon` maps states that differ only by names to the same form: only the order of generations and of counters
+matters, and ended runs are dropped.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ ACTIVE = (SlotState.RUNNING, SlotState.LINGERING)
 HAS_DIRTY = (Phase.MERGE, Phase.COMPLETE)
 END = Worker(WorkerId(SlotId(GROUP, 0), 0, ""), Phase.END)
 Key = tuple[Any, ...]
-Form = tuple[Any, ...]  # tables, slots, (run without its plan, its place before, whether it goes on), calls
+Form = tuple[
+    Any, ...
+]  # tables, slots, (run without its plan, its position before, whether it continues), calls
 T = TypeVar("T")
 
 
 class Env(NamedTuple):
-    """A table's changelog and mirror, and the hints under way; `noticed` is the head at the last notice.
+    """A table's changelog and mirror, and the hints in transit; `noticed` is the head at the last notice.
 
-    `wanted` is the replay that was asked for and not done, `half` says that the first of its two slices is.
+    `wanted`: the requested replay that is not done. `half`: the first of its two slices is done.
     """
 
     head: int = 0
@@ -41,7 +43,7 @@ class Env(NamedTuple):
 class Run(NamedTuple):
     """A run that the launcher has accepted. `k` distinguishes runs of one token that the launcher forgot.
 
-    `old`: its configuration is from before table 0. `at` is where a merge is: C about to locate on the mirror, H about
+    `old`: its configuration lacks table 0. `at` is the position of a merge: C about to locate on the mirror, H about
     to load the changelog's head, M to commit, R to commit a slice of a replay.
     """
 
@@ -82,7 +84,7 @@ Pc = tuple[Any, ...]  # ("launch", slot, gen), ("record", slot, gen, k), ("notic
 
 
 class State(NamedTuple):
-    """Everything. Tables, slots and workers are numbers in `Pool`s."""
+    """The whole state. Tables, slots and workers are numbers in `Pool`s."""
 
     tabs: tuple[int, ...]
     slots: tuple[int, ...]
@@ -93,7 +95,7 @@ class State(NamedTuple):
 
 
 class Pool(Generic[T]):
-    """Every distinct value once, by number."""
+    """Stores every distinct value once, by number."""
 
     def __init__(self) -> None:
         self.values: list[T] = []
@@ -114,7 +116,7 @@ def run_id(tgen: int, k: int) -> str:
 
 
 class Canon:
-    """The same form for states that differ only by names."""
+    """Returns the same form for states that differ only by names."""
 
     def __init__(
         self,
@@ -141,14 +143,14 @@ class Canon:
             form = self._forms[key] = self._form(s)
         tabs, slots, runs, pcs = form
         plans = s.runs
-        kept = tuple([Run(*core, *plans[n][7:]) if goes_on else Run(*core) for core, n, goes_on in runs])
+        kept = tuple([Run(*core, *plans[n][7:]) if continues else Run(*core) for core, n, continues in runs])
         return State(tabs, slots, kept, pcs, s.envs, s.bud)
 
     def _form(self, s: State) -> Form:
         tabs, slots = [self._tables[n] for n in s.tabs], [self._slots[n] for n in s.slots]
-        all_runs = [self._settled(r, tabs, slots) for r in s.runs]
-        pcs = [p for p in s.pcs if not self._pointless(p, slots, all_runs, forget=s.bud.forget > 0)]
-        runs = [(r, n) for n, r in enumerate(all_runs) if self._counts(r, slots, pcs)]
+        all_runs = [self._ended_if_fenced(r, tabs, slots) for r in s.runs]
+        pcs = [p for p in s.pcs if not self._irrelevant(p, slots, all_runs, forget=s.bud.forget > 0)]
+        runs = [(r, n) for n, r in enumerate(all_runs) if self._is_relevant(r, slots, pcs)]
         gens = [self._gen_order(i, slots, tabs, [r for r, _ in runs], pcs) for i in range(len(slots))]
         dirties = [self._dirty_order(f"t{i}", t, [r for r, _ in runs]) for i, t in enumerate(tabs)]
         return (
@@ -158,20 +160,20 @@ class Canon:
             tuple(sorted((p[0], p[1], gens[p[1]][p[2]], *p[3:]) if len(p) > 2 else p for p in pcs)),
         )
 
-    def _settled(self, r: Run, tabs: list[TableRow], slots: list[SlotRow]) -> Run:
-        """A fenced job whose only way is out, is out."""
+    def _ended_if_fenced(self, r: Run, tabs: list[TableRow], slots: list[SlotRow]) -> Run:
+        """Return the run; a fenced run that can only end counts as ended."""
         w, x = self._workers[r.worker], slots[r.slot]
         if w.phase is Phase.END:
             return Run(r.slot, r.tgen, r.k, self.end)
-        mine = x.state in ACTIVE and x.gen == w.me.gen and x.run_id == w.me.run_id
-        out = w.phase is Phase.RESCAN and (x.state is not SlotState.FREE or x.gen != w.me.gen)
-        if r.zombie and not mine:
-            out |= w.phase in (Phase.HEARTBEAT, Phase.LINGER, Phase.DECLINE, Phase.LEAVE)
+        holds_slot = x.state in ACTIVE and x.gen == w.id.gen and x.run_id == w.id.run_id
+        ends = w.phase is Phase.RESCAN and (x.state is not SlotState.FREE or x.gen != w.id.gen)
+        if r.zombie and not holds_slot:
+            ends |= w.phase in (Phase.HEARTBEAT, Phase.LINGER, Phase.DECLINE, Phase.LEAVE)
             if w.phase in (Phase.REPORT, Phase.COMPLETE, Phase.FAIL) and w.turn and self._strict:
-                out |= tabs[int(w.turn.table[1:])].owner != w.me.owner
-        return Run(r.slot, r.tgen, r.k, self.end) if out else r
+                ends |= tabs[int(w.turn.table[1:])].owner != w.id.owner
+        return Run(r.slot, r.tgen, r.k, self.end) if ends else r
 
-    def _pointless(self, p: Pc, slots: list[SlotRow], runs: list[Run], *, forget: bool) -> bool:
+    def _irrelevant(self, p: Pc, slots: list[SlotRow], runs: list[Run], *, forget: bool) -> bool:
         """Return whether the result of a call is irrelevant."""
         if p[0] not in ("launch", "record") or not self._strict:
             return False
@@ -180,11 +182,11 @@ class Canon:
             return False
         return p[0] == "record" or (not forget and any((r.slot, r.tgen) == p[1:3] for r in runs))
 
-    def _counts(self, r: Run, slots: list[SlotRow], pcs: list[Pc]) -> bool:
+    def _is_relevant(self, r: Run, slots: list[SlotRow], pcs: list[Pc]) -> bool:
         x = slots[r.slot]
-        asked_about = x.state is not SlotState.FREE and (x.gen == r.tgen or x.run_id == run_id(r.tgen, r.k))
+        polled = x.state is not SlotState.FREE and (x.gen == r.tgen or x.run_id == run_id(r.tgen, r.k))
         launching = any(p[0] != "notice" and p[1:3] == (r.slot, r.tgen) for p in pcs)
-        return r.worker != self.end or asked_about or launching
+        return r.worker != self.end or polled or launching
 
     def _gen_order(
         self, i: int, slots: list[SlotRow], tabs: list[TableRow], runs: list[Run], pcs: list[Pc]
@@ -194,7 +196,7 @@ class Canon:
             if r.slot == i:
                 used.add(r.tgen)
                 if r.worker != self.end:
-                    used.add(self._workers[r.worker].me.gen)
+                    used.add(self._workers[r.worker].id.gen)
         used |= {p[2] for p in pcs if p[0] in ("launch", "record") and p[1] == i}
         used |= {t.owner.gen for t in tabs if t.owner and t.owner.slot.index == i}
         if run_id := slots[i].run_id:
@@ -244,7 +246,7 @@ class Canon:
             run_id=name,
             lease_until=0.0 if x.state is SlotState.FREE else 1.0,
             failures=x.failures if self._limited else 0,
-            # To wait before a slot is taken is to dispatch late, which is explored anyway.
+            # Waiting before a slot is taken equals a late dispatch, which is explored anyway.
             not_before=math.inf if x.quarantined else 0.0,
             error=None,
             # If every worker knows all tables, it is irrelevant which of them it was launched for.
@@ -260,12 +262,12 @@ class Canon:
         turn, dirty = w.turn, 0
         if turn and w.phase in HAS_DIRTY:
             dirty = dirties[int(turn.table[1:])][turn.dirty]
-        key = ("worker", r.worker, order[w.me.gen], order[r.tgen], dirty)
+        key = ("worker", r.worker, order[w.id.gen], order[r.tgen], dirty)
         number = self._renamed.get(key)
         if number is None:
-            me = replace(w.me, gen=order[w.me.gen], run_id=_rename(w.me.run_id, order))
+            worker_id = replace(w.id, gen=order[w.id.gen], run_id=_rename(w.id.run_id, order))
             turn = turn and replace(turn, dirty=dirty, slices=min(turn.slices, 1), conflicts=0)
-            new = replace(w, me=me, turn=turn, has_had_turn=w.has_had_turn and self._limited)
+            new = replace(w, id=worker_id, turn=turn, has_had_turn=w.has_had_turn and self._limited)
             number = self._renamed.setdefault(key, self._workers.number(new))
         return r._replace(tgen=order[r.tgen], worker=number)
 

@@ -1,4 +1,4 @@
-"""A changelog's history, as paths of files."""
+"""Helpers that list the files of a changelog's history."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from pyiceberg.table import Table
 
 from icemirror.errors import Invalid
 from icemirror.tables.cursor import CursorSource
-from spark_job.changelog.history import CursorExpired, added_files, history_since, whole_history
+from spark_job.changelog.added_files import added_files
+from spark_job.changelog.history import CursorExpired, history_since, whole_history
 
 
 def added(table: Table, source: CursorSource | None = None) -> dict[int, list[str]]:
@@ -18,7 +19,7 @@ def added(table: Table, source: CursorSource | None = None) -> dict[int, list[st
     if isinstance(history, CursorExpired):
         raise Invalid(history.message)
     files = added_files(table.io, "raw.orders", history)
-    return {snapshot_id: [file.path for file in found] for snapshot_id, found in files.items()}
+    return {snapshot_id: [file.path for file in listed] for snapshot_id, listed in files.items()}
 
 
 def head_id(table: Table) -> int:
@@ -31,4 +32,4 @@ def in_order(table: Table) -> list[str]:
     """All files of the history in the order of events."""
     history = whole_history(table.refresh(), "raw.orders")
     files = added_files(table.io, "raw.orders", history)
-    return [file.path for one in history.snapshots for file in files.get(one.snapshot_id, [])]
+    return [file.path for snapshot in history.snapshots for file in files.get(snapshot.snapshot_id, [])]

@@ -16,10 +16,10 @@ from icemirror.config_file.load import load_settings
 from icemirror.errors import Kind
 from icemirror.result import TableResult
 from icemirror.telemetry.redaction import forget_secrets, register_secret
+from spark_job.commands.merge_table import merge_table
 from spark_job.engine.engine import InProcessEngine, LazyEngine
 from spark_job.iceberg.catalogs import Catalogs
 from spark_job.pipeline import Pipeline
-from spark_job.worker.merge_table import merge_table
 from tests.lab.lab import (
     ID_AND_NAME,
     Lab,
@@ -31,17 +31,17 @@ from tests.lab.lab import (
     sequence_text,
 )
 
-NEIGHBOUR = """  - namespace: lab
+SECOND_TABLE = """  - namespace: lab
     changelog_table: good_changelog
     mirror_table: good
 """
-Spoil = Callable[[Lab], Lab | None]
+Damage = Callable[[Lab], Lab | None]
 
 
 @pytest.fixture
 def started(tmp_path: Path) -> Lab:
     """A mirror of two rows, an unmerged change, and a second valid table with an unmerged change."""
-    lab = Lab.make(tmp_path, tail=NEIGHBOUR)
+    lab = Lab.make(tmp_path, tail=SECOND_TABLE)
     lab.commit_events("I1@1 I2@1")
     lab.merge()
     good = lab.catalog.create_table("lab.good_changelog", ID_AND_NAME)
@@ -55,22 +55,22 @@ def changelog_files(lab: Lab) -> list[Path]:
     return sorted((local_path(path) for path in files), key=lambda path: path.stat().st_mtime_ns)
 
 
-def bad_value(column: str, value: str | None) -> Spoil:
-    def spoil(lab: Lab) -> None:
+def bad_value(column: str, value: str | None) -> Damage:
+    def damage(lab: Lab) -> None:
         table = events("U1@2 U2@2")
-        at = table.schema.get_field_index(column)
-        field = table.schema.field(at).with_nullable(True)
-        lab.commit(table.set_column(at, field, pa.array([table[column][0].as_py(), value], field.type)))
+        index = table.schema.get_field_index(column)
+        field = table.schema.field(index).with_nullable(True)
+        lab.commit(table.set_column(index, field, pa.array([table[column][0].as_py(), value], field.type)))
 
-    return spoil
+    return damage
 
 
-def with_options(options: str) -> Spoil:
-    def spoil(lab: Lab) -> Lab:
+def with_options(options: str) -> Damage:
+    def damage(lab: Lab) -> Lab:
         lab.commit_events("U1@2")
-        return lab.reconfigure(options, NEIGHBOUR)
+        return lab.reconfigure(options, SECOND_TABLE)
 
-    return spoil
+    return damage
 
 
 def drop_changelog(lab: Lab) -> None:
@@ -85,7 +85,7 @@ def recreate_changelog(lab: Lab) -> Lab:
     lab.catalog.drop_table("lab.world_changelog")
     lab.changelog = lab.catalog.create_table("lab.world_changelog", ID_AND_NAME)
     lab.commit_events("I1@9")
-    return lab.reconfigure("on_truncate: stop", NEIGHBOUR)
+    return lab.reconfigure("on_truncate: stop", SECOND_TABLE)
 
 
 def truncate_file(lab: Lab) -> None:
@@ -121,7 +121,7 @@ def roll_changelog_back(lab: Lab) -> None:
 
 
 def expire_cursor(lab: Lab) -> None:
-    """Add one more file after it, which is not merged."""
+    """Expire the merged snapshot and an unmerged one; a later one stays."""
     merged = lab.changelog.refresh().metadata.current_snapshot_id
     missed = lab.commit_events("U1@2")
     lab.commit_events("U1@3")
@@ -129,11 +129,11 @@ def expire_cursor(lab: Lab) -> None:
     lab.changelog.refresh().maintenance.expire_snapshots().by_ids([merged, missed]).commit()
 
 
-def add_column_strictly(lab: Lab) -> Lab:
+def add_column_with_strict_policy(lab: Lab) -> Lab:
     with lab.changelog.update_schema() as update:
         update.add_column("more", LongType())
     lab.commit_events("U1@2")
-    return lab.reconfigure("schema_policy: strict", NEIGHBOUR)
+    return lab.reconfigure("schema_policy: strict", SECOND_TABLE)
 
 
 def change_type(lab: Lab) -> None:
@@ -142,31 +142,31 @@ def change_type(lab: Lab) -> None:
     lab.commit_events("U1@2")
 
 
-def rename_column_of_the_mirror(lab: Lab) -> None:
+def rename_mirror_column(lab: Lab) -> None:
     with lab.mirror.update_schema() as update:
         update.rename_column("name", "title")
     lab.commit_events("U1@2")
 
 
-def add_column_to_the_mirror(lab: Lab) -> None:
+def add_mirror_column(lab: Lab) -> None:
     with lab.mirror.update_schema() as update:
         update.add_column("note", LongType())
     lab.commit_events("U1@2")
 
 
-def drop_column_of_the_mirror(lab: Lab) -> None:
+def drop_mirror_column(lab: Lab) -> None:
     with lab.mirror.update_schema() as update:
         update.delete_column("name")
     lab.commit_events("U1@2")
 
 
-def double_a_key_in_the_mirror(lab: Lab) -> None:
+def duplicate_a_key_in_the_mirror(lab: Lab) -> None:
     lab.commit_events("U1@2")
     mirror = lab.mirror
     mirror.append(pa.table({"id": [1], "name": ["double"]}).cast(mirror.schema().as_arrow()))
 
 
-def put_another_table_in_its_place(lab: Lab) -> None:
+def replace_mirror_by_another_table(lab: Lab) -> None:
     lab.commit_events("U1@2")
     lab.catalog.drop_table("lab.world")
     lab.catalog.create_table("lab.world", ID_AND_NAME)
@@ -179,7 +179,7 @@ def remove_data_file(lab: Lab) -> None:
     local_path(task.file.file_path).unlink()
 
 
-BAD: dict[str, tuple[Spoil, Kind, str]] = {
+BAD: dict[str, tuple[Damage, Kind, str]] = {
     "missing changelog": (drop_changelog, Kind.INVALID, "there is no changelog.*Check changelog_table"),
     "misspelt changelog": (
         rename_changelog,
@@ -196,7 +196,7 @@ BAD: dict[str, tuple[Spoil, Kind, str]] = {
         Kind.INVALID,
         r"lab\.world_changelog: unknown operation 'TRUNCATE' .*Check .*operation_values.*roll the changelog back",
     ),
-    "no operation": (
+    "NULL operation": (
         bad_value("cdc_operation", None),
         Kind.INVALID,
         r"unknown operation NULL in row 1; known are [A-Z, ]+\. Check operation_column .*roll the changelog back",
@@ -238,37 +238,37 @@ BAD: dict[str, tuple[Spoil, Kind, str]] = {
     ),
     "changelog rolled back": (roll_changelog_back, Kind.INVALID, "rolled back.*rebuild the mirror"),
     "expired cursor": (expire_cursor, Kind.INVALID, "expired.*rebuild the mirror"),
-    "another schema, strictly": (
-        add_column_strictly,
+    "schema change with strict policy": (
+        add_column_with_strict_policy,
         Kind.INVALID,
         r"its schema changed \(new column more \(long\)\), and schema_policy is strict.*To accept it, set",
     ),
-    "a type that does not fit": (
+    "incompatible type": (
         change_type,
         Kind.INVALID,
-        r"column name changed from string to long, which is no wider type.*Change it back, or leave the column out",
+        r"column name changed from string to long, which Iceberg cannot promote.*Change it back, or leave the column",
     ),
     "column of the mirror renamed": (
-        rename_column_of_the_mirror,
+        rename_mirror_column,
         Kind.INVALID,
         r"^lab\.world: another engine changed the mirror's columns \(column name renamed to title\)",
     ),
     "column added to the mirror": (
-        add_column_to_the_mirror,
+        add_mirror_column,
         Kind.INVALID,
         r"^lab\.world: another engine changed the mirror's columns \(column note added\).*Drop added columns",
     ),
     "column dropped from the mirror": (
-        drop_column_of_the_mirror,
+        drop_mirror_column,
         Kind.INVALID,
         r"^lab\.world: another engine changed the mirror's columns \(column name dropped\).*drop the mirror, then",
     ),
-    "a key twice in the mirror": (
-        double_a_key_in_the_mirror,
+    "duplicate key in the mirror": (
+        duplicate_a_key_in_the_mirror,
         Kind.INVALID,
         "has the key of.*delete one of them",
     ),
-    "foreign table": (put_another_table_in_its_place, Kind.INVALID, "icemirror did not create it. Drop it"),
+    "foreign table": (replace_mirror_by_another_table, Kind.INVALID, "icemirror did not create it. Drop it"),
     "missing data file": (
         remove_data_file,
         Kind.CORRUPT,
@@ -284,15 +284,15 @@ def state(lab: Lab) -> tuple[str, dict[str, str]]:
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_input_is_reported_and_only_its_table_is_not_merged(started: Lab, name: str) -> None:
-    spoil, kind, words = BAD[name]
-    lab = spoil(started) or started
+    damage, kind, pattern = BAD[name]
+    lab = damage(started) or started
     before, files = state(lab), lab.files_on_disk()
     results = [merge_table(lab.pipeline, table) for table in lab.settings.tables]
     bad, good = results
     assert bad.outcome == "failed"
     assert bad.error is not None
     assert bad.error.kind is kind
-    assert re.search(words, bad.error.message), bad.error.message
+    assert re.search(pattern, bad.error.message), bad.error.message
     assert state(lab) == before, "something was committed"
     assert {
         path for path in lab.files_on_disk() - files if "good" not in path and "_index" not in path
@@ -312,9 +312,9 @@ def test_secrets_in_the_error_of_a_result_are_masked(started: Lab) -> None:
     assert "no changelog" not in error.message
 
 
-FROM_THE_START = (
+IN_THE_FIRST_MERGE = (
     "unknown operation",
-    "no operation",
+    "NULL operation",
     "NULL key",
     "malformed sequence",
     "NULL sequence",
@@ -326,11 +326,11 @@ FROM_THE_START = (
 )
 
 
-@pytest.mark.parametrize("name", FROM_THE_START)
-def test_bad_input_of_a_first_merge_leaves_no_mirror(tmp_path: Path, name: str) -> None:
-    lab = Lab.make(tmp_path, tail=NEIGHBOUR)
-    spoil, kind, _ = BAD[name]
-    lab = spoil(lab) or lab
+@pytest.mark.parametrize("name", IN_THE_FIRST_MERGE)
+def test_bad_input_of_a_first_merge_creates_no_mirror(tmp_path: Path, name: str) -> None:
+    lab = Lab.make(tmp_path, tail=SECOND_TABLE)
+    damage, kind, _ = BAD[name]
+    lab = damage(lab) or lab
     result = lab.try_merge()
     assert result.error is not None
     assert (result.error.kind, result.cursor, result.slices) == (kind, None, ())
@@ -346,10 +346,10 @@ def test_slices_before_the_bad_one_stay_merged(tmp_path: Path) -> None:
     assert result.outcome == "failed"
     assert len(result.slices) == 1
     assert lab.rows() == {1: "I1@1"}
-    ready = lab.pipeline.planner.require_plan(lab.table)
-    assert ready.mirror is not None
-    assert ready.mirror.cursor is not None
-    assert ready.mirror.cursor.source.snapshot_id == first
+    table_plan = lab.pipeline.planner.require_plan(lab.table)
+    assert table_plan.mirror is not None
+    assert table_plan.mirror.cursor is not None
+    assert table_plan.mirror.cursor.source.snapshot_id == first
 
 
 def test_table_continues_after_its_input_is_repaired(started: Lab) -> None:
@@ -370,15 +370,15 @@ def run(config: Path) -> list[TableResult]:
 
 
 @pytest.mark.parametrize(
-    "away",
+    "catalog",
     [
         '{type: rest, uri: "http://127.0.0.1:9"}',
         '{type: sql, uri: "sqlite:////nowhere/at/all/c.db", warehouse: "file:///nowhere"}',
     ],
 )
-def test_an_unreachable_catalog_fails_only_the_tables_that_need_it(started: Lab, away: str) -> None:
+def test_unreachable_catalog_fails_only_the_tables_that_need_it(started: Lab, catalog: str) -> None:
     config = started.folder / "icemirror.yaml"
-    text = config.read_text().replace("trigger:", f"  catalogs: {{away: {away}}}\ntrigger:", 1)
+    text = config.read_text().replace("trigger:", f"  catalogs: {{away: {catalog}}}\ntrigger:", 1)
     config.write_text(
         text.replace("mirror_table: world\n", "mirror_table: world\n    changelog_catalog: away\n", 1)
     )
@@ -388,7 +388,7 @@ def test_an_unreachable_catalog_fails_only_the_tables_that_need_it(started: Lab,
     assert good.outcome == "merged"
 
 
-def test_a_key_of_floating_point_is_refused(tmp_path: Path) -> None:
+def test_floating_point_key_is_refused(tmp_path: Path) -> None:
     schema = changelog_schema(("ratio", DoubleType()), ("name", StringType()), keys=())
     lab = Lab.make(tmp_path, schema, options="primary_keys: [ratio]")
     row = {"ratio": 0.5, "name": "x", "cdc_operation": "INSERT", "sequence_number": sequence_text(1)}

@@ -52,8 +52,8 @@ def test_files_of_expired_snapshots_are_not_lost(table: Table, java: bool) -> No
     assert sorted(in_order(table)) == sorted(paths)
 
 
-def test_files_of_expired_snapshots_come_in_the_order_in_which_they_were_committed(table: Table) -> None:
-    """Of equal sequences the later commit wins, expired or not."""
+def test_files_of_expired_snapshots_keep_commit_order(table: Table) -> None:
+    """For equal sequences the later commit wins, expired or not."""
     paths = []
     ids = []
     for number in range(4):
@@ -64,7 +64,7 @@ def test_files_of_expired_snapshots_come_in_the_order_in_which_they_were_committ
 
 
 @pytest.mark.parametrize("merging", ["true", "false"])
-def test_files_from_before_the_first_number_are_not_lost(catalog: UnsteadyCatalog, merging: str) -> None:
+def test_files_from_before_an_upgrade_to_v2_are_not_lost(catalog: UnsteadyCatalog, merging: str) -> None:
     """A changelog that was upgraded from format v1 counts its commits from 1, regardless of earlier ones."""
     properties = {
         "format-version": "1",
@@ -75,18 +75,18 @@ def test_files_from_before_the_first_number_are_not_lost(catalog: UnsteadyCatalo
     rows = pa.table({"id": [1], "name": ["n"]}).cast(schema_to_pyarrow(table.schema()))
     table.append(rows)
     table.append(rows)
-    old = [one.snapshot_id for one in table.metadata.snapshots]
+    old = [snapshot.snapshot_id for snapshot in table.metadata.snapshots]
     with table.transaction() as transaction:
         transaction.upgrade_table_version(2)
     table.append(rows)
     expire_like_pyiceberg(table, *old)
-    (left,) = table.metadata.snapshots
-    assert (left.parent_snapshot_id, left.sequence_number) == (None, 1)
+    (remaining,) = table.metadata.snapshots
+    assert (remaining.parent_snapshot_id, remaining.sequence_number) == (None, 1)
     assert len(in_order(table)) == 3
 
 
 @pytest.mark.parametrize("compacted", [False, True], ids=["appended", "compacted"])
-def test_an_expired_cursor_without_a_tie_is_enough_where_the_next_snapshot_has_its_files(
+def test_expired_cursor_without_a_parent_link_is_accepted_if_the_next_snapshot_lists_its_files(
     table: Table, compacted: bool
 ) -> None:
     commit_ids(table, 1)
@@ -95,17 +95,17 @@ def test_an_expired_cursor_without_a_tie_is_enough_where_the_next_snapshot_has_i
         head = table.current_snapshot()
         assert head is not None
         (old,) = list_manifests(table.io, head.manifest_list)
-        gone = {delete_key(entry.data_file) for entry in read_manifest_entries(table.io, old)}
+        removed = {delete_key(entry.data_file) for entry in read_manifest_entries(table.io, old)}
         output = table.io.new_output(f"{table.location()}/metadata/rewritten.avro")
         new = NewManifest(old.content, table.spec(), table.schema(), output, 33, "deflate")
-        rewritten = write_merged_manifest(new, table.io, [old], gone)
+        rewritten = write_merged_manifest(new, table.io, [old], removed)
         commit_snapshot(table, "replace", [rewritten, manifest_of(table, 33, data_files(table, 1))], 33)
     path = commit_ids(table, 2)
     expire_like_pyiceberg(table, cursor.snapshot_id)
     assert added(table, cursor) == {head_id(table): [path]}
 
 
-def test_a_cursor_that_was_rolled_back_and_has_expired_is_refused(table: Table) -> None:
+def test_rolled_back_and_expired_cursor_is_refused(table: Table) -> None:
     """The next sequence number alone does not prove that the commit descends from it."""
     commit_ids(table, 1)
     first = head_id(table)

@@ -12,8 +12,9 @@ from pyiceberg.table.snapshots import Snapshot
 
 from icemirror.errors import Corrupt, Invalid, Transient
 from icemirror.tables.cursor import CursorSource
-from spark_job.changelog import history as lineage
-from spark_job.changelog.history import CursorExpired, History, added_files, history_since, whole_history
+from spark_job.changelog import added_files as added_files_module
+from spark_job.changelog.added_files import added_files
+from spark_job.changelog.history import CursorExpired, History, history_since, whole_history
 from spark_job.pyiceberg_private.manifest_files import (
     NewManifestList,
     read_manifest_entries,
@@ -51,14 +52,16 @@ class FakeIO(MemoryIO):
 
 @dataclass(frozen=True)
 class FakeTable:
-    """The parts of a table that the walk reads."""
+    """The attributes of a table that the history reads."""
 
     metadata: Metadata
     head: int | None
     io: FileIO = field(default_factory=FakeIO)
 
     def current_snapshot(self) -> Snapshot | None:
-        return next((one for one in self.metadata.snapshots if one.snapshot_id == self.head), None)
+        return next(
+            (snapshot for snapshot in self.metadata.snapshots if snapshot.snapshot_id == self.head), None
+        )
 
     def specs(self) -> dict[int, PartitionSpec]:
         return {}
@@ -81,22 +84,22 @@ def changelog(*snapshots: Snapshot, head: int | None = None) -> Table:
     return cast(Table, FakeTable(Metadata(list(snapshots)), last if head is None else head))
 
 
-def walk(table: Table, at: int | None, files_done: int | None = None) -> tuple[list[int], bool]:
+def walk(table: Table, cursor: int | None, files_done: int | None = None) -> tuple[list[int], bool]:
     """Return the snapshots after the cursor, and whether the first covers expired ones."""
-    if at is None:
+    if cursor is None:
         history: History | CursorExpired = whole_history(table, "raw.orders")
     else:
-        source = CursorSource(uuid="u", snapshot_id=at, sequence_number=at, files_done=files_done)
+        source = CursorSource(uuid="u", snapshot_id=cursor, sequence_number=cursor, files_done=files_done)
         history = history_since(table, "raw.orders", source)
     if isinstance(history, CursorExpired):
         raise Invalid(history.message)
-    return [one.snapshot_id for one in history.snapshots], history.covers_expired
+    return [snapshot.snapshot_id for snapshot in history.snapshots], history.covers_expired
 
 
 FOUR = (snapshot(1), snapshot(2), snapshot(3), snapshot(4))
 
 
-def test_without_a_cursor_the_whole_history_is_returned_oldest_first() -> None:
+def test_history_without_a_cursor_is_whole_and_oldest_first() -> None:
     assert walk(changelog(*FOUR), None) == ([1, 2, 3, 4], False)
 
 
@@ -108,7 +111,7 @@ def test_history_is_empty_at_the_head() -> None:
     assert walk(changelog(*FOUR), 4) == ([], False)
 
 
-def test_an_empty_changelog_has_no_history() -> None:
+def test_empty_changelog_has_no_history() -> None:
     assert walk(changelog(), None) == ([], False)
 
 
@@ -122,7 +125,7 @@ def test_snapshots_of_other_branches_are_not_in_the_history() -> None:
     assert walk(changelog(*FOUR, branch, head=4), 2) == ([3, 4], False)
 
 
-def test_the_order_of_the_list_of_snapshots_does_not_matter() -> None:
+def test_order_of_the_snapshot_list_does_not_matter() -> None:
     assert walk(changelog(*FOUR[::-1], head=4), 1) == ([2, 3, 4], False)
 
 
@@ -157,12 +160,12 @@ def test_changelog_rolled_back_before_the_cursor_is_refused() -> None:
         walk(changelog(*FOUR, head=2), 4)
 
 
-def test_a_cursor_on_another_branch_is_refused() -> None:
+def test_cursor_on_another_branch_is_refused() -> None:
     with pytest.raises(Invalid, match="not in the history"):
         walk(changelog(*FOUR, snapshot(5, parent=2), head=5), 4)
 
 
-def test_a_changelog_that_lost_its_head_is_refused_when_something_was_merged() -> None:
+def test_changelog_without_a_head_is_refused_after_a_merge() -> None:
     with pytest.raises(Invalid):
         walk(changelog(), 1)
 
@@ -181,7 +184,7 @@ def test_snapshot_that_changed_rows_before_the_cursor_is_ignored() -> None:
     assert walk(changelog(FOUR[0], snapshot(2, "overwrite"), FOUR[2], FOUR[3]), 3) == ([4], False)
 
 
-def test_a_snapshot_of_an_unknown_kind_is_refused() -> None:
+def test_snapshot_of_unknown_kind_is_refused() -> None:
     with pytest.raises(Invalid, match="unknown"):
         walk(changelog(FOUR[0], snapshot(2, None)), 1)
 
@@ -199,7 +202,7 @@ def test_snapshot_that_covers_expired_ones_may_be_of_any_kind(operation: str) ->
     assert walk(changelog(snapshot(2, operation), FOUR[2]), None) == ([2, 3], True)
 
 
-# From here on with real manifests.
+# The tests below use real manifests.
 
 
 @pytest.fixture
@@ -209,16 +212,16 @@ def table(catalog: UnsteadyCatalog) -> Table:
 
 def test_each_append_returns_its_files_with_their_sizes(table: Table) -> None:
     first = commit_ids(table, 1, 2, 3)
-    one = head_id(table)
+    first_id = head_id(table)
     second = commit_ids(table, 4)
-    two = head_id(table)
-    found = added_files(table.io, "raw.orders", whole_history(table, "raw.orders"))
-    assert {key: [file.path for file in files] for key, files in found.items()} == {
-        one: [first],
-        two: [second],
+    second_id = head_id(table)
+    listed = added_files(table.io, "raw.orders", whole_history(table, "raw.orders"))
+    assert {key: [file.path for file in files] for key, files in listed.items()} == {
+        first_id: [first],
+        second_id: [second],
     }
-    (file,) = found[one]
-    assert (file.events, file.snapshot_id, file.sequence_number) == (3, one, 1)
+    (file,) = listed[first_id]
+    assert (file.events, file.snapshot_id, file.sequence_number) == (3, first_id, 1)
     assert file.bytes == len(table.io.new_input(first))
 
 
@@ -227,7 +230,7 @@ def test_empty_commit_returns_no_files(table: Table) -> None:
     assert added(table) == {11: []}
 
 
-def test_files_of_a_commit_come_in_the_order_in_which_it_lists_them(table: Table) -> None:
+def test_files_of_a_commit_keep_the_order_of_its_manifests(table: Table) -> None:
     files = [data_files(table, number)[0] for number in range(4)]
     manifests = [manifest_of(table, 11, files[:3]), manifest_of(table, 11, files[3:])]
     commit_snapshot(table, "append", manifests, 11)
@@ -248,16 +251,16 @@ def test_file_order_does_not_depend_on_later_snapshots(table: Table) -> None:
 
 def test_compaction_between_appends_adds_and_hides_no_files(table: Table) -> None:
     first = commit_ids(table, 1)
-    one = head_id(table)
+    first_id = head_id(table)
     second = commit_ids(table, 2)
-    two = head_id(table)
+    second_id = head_id(table)
     commit_snapshot(table, "replace", [manifest_of(table, 33, data_files(table, 1, 2))], 33)
     third = commit_ids(table, 3)
-    three = head_id(table)
-    assert added(table) == {one: [first], two: [second], three: [third]}
+    third_id = head_id(table)
+    assert added(table) == {first_id: [first], second_id: [second], third_id: [third]}
 
 
-def test_a_cursor_in_the_middle_sees_only_later_files_across_a_compaction(table: Table) -> None:
+def test_cursor_before_a_compaction_gets_only_later_files(table: Table) -> None:
     commit_ids(table, 1)
     source = CursorSource(uuid="u", snapshot_id=head_id(table), sequence_number=1)
     commit_snapshot(table, "replace", [manifest_of(table, 33, data_files(table, 1))], 33)
@@ -293,23 +296,23 @@ def test_manifests_of_a_backlog_are_read_once(table: Table, monkeypatch: pytest.
     """Every slice of a backlog is planned again, and must not read the rest of the backlog each time."""
     read: list[str] = []
 
-    def counted(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
+    def record_read(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
         read.append(manifest.manifest_path)
         return read_manifest_entries(io, manifest)
 
-    monkeypatch.setattr(lineage, "read_manifest_entries", counted)
+    monkeypatch.setattr(added_files_module, "read_manifest_entries", record_read)
     ids, paths = [], []
     for number in range(5):
         paths.append(commit_ids(table, number))
         ids.append(head_id(table))
-    assert added(table) == {one: [path] for one, path in zip(ids, paths, strict=True)}
-    for at in range(4):
-        source = CursorSource(uuid="u", snapshot_id=ids[at], sequence_number=at + 1)
-        assert list(added(table, source)) == ids[at + 1 :]
+    assert added(table) == {snapshot_id: [path] for snapshot_id, path in zip(ids, paths, strict=True)}
+    for index in range(4):
+        source = CursorSource(uuid="u", snapshot_id=ids[index], sequence_number=index + 1)
+        assert list(added(table, source)) == ids[index + 1 :]
     assert len(read) == len(set(read)) == 5
 
 
-def test_a_manifest_list_that_lost_a_manifest_is_corrupt(table: Table) -> None:
+def test_manifest_list_without_an_added_manifest_is_corrupt(table: Table) -> None:
     """The summary states how many files were added; without the check events would be lost silently."""
     commit_ids(table, 1)
     commit_ids(table, 2)

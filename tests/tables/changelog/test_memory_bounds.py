@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spark_job.changelog import memory_bounds as bulk
+from spark_job.changelog import memory_bounds
 from spark_job.merge import write_winners
 from spark_job.write.data_files import write_rows
 from tests.lab.lab import ID_AND_NAME, Lab, rows_table, sequence_text
@@ -19,10 +19,10 @@ ROWS = 200
 
 @pytest.fixture
 def small_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Set all limits to a thousandth."""
-    monkeypatch.setattr(bulk, "_DECODE_WHOLE_BYTES", 256 << 10)
-    monkeypatch.setattr(bulk, "_BATCH_BYTES", 512 << 10)
-    monkeypatch.setattr(bulk, "_MIN_PIECE_BYTES", 1 << 20)
+    """Divide all limits by a thousand."""
+    monkeypatch.setattr(memory_bounds, "_DECODE_WHOLE_BYTES", 256 << 10)
+    monkeypatch.setattr(memory_bounds, "_BATCH_BYTES", 512 << 10)
+    monkeypatch.setattr(memory_bounds, "_MIN_ROW_BYTES", 1 << 20)
 
 
 @pytest.mark.usefixtures("small_memory")
@@ -30,18 +30,17 @@ def small_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_small_file_with_large_rows_is_merged_in_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str
 ) -> None:
-    held: list[int] = []
-    write = write_rows
+    written_bytes: list[int] = []
 
-    def noted(io: Any, metadata: Any, table: pa.Table, *more: Any) -> Any:
-        held.append(table.nbytes)
-        return write(io, metadata, table, *more)
+    def record_size(io: Any, metadata: Any, table: pa.Table, *more: Any) -> Any:
+        written_bytes.append(table.nbytes)
+        return write_rows(io, metadata, table, *more)
 
     lab = Lab.make(tmp_path, options=options)
     for round_, letter in enumerate("ab", 1):
         rows = [
             {
-                "id": ROWS - number,  # another order than that of the keys
+                "id": ROWS - number,  # not in key order
                 "name": letter * (1 << 16),
                 "cdc_operation": "UPDATE",
                 "sequence_number": sequence_text(round_),
@@ -49,16 +48,16 @@ def test_small_file_with_large_rows_is_merged_in_batches(
             for number in range(ROWS)
         ]
         with monkeypatch.context() as patch:
-            patch.setattr(pq, "write_table", _packed(pq.write_table))
+            patch.setattr(pq, "write_table", _compressed(pq.write_table))
             lab.commit(rows_table(ID_AND_NAME, rows))
-        held.clear()
+        written_bytes.clear()
         with monkeypatch.context() as patch:
-            patch.setattr(write_winners, "write_rows", noted)
+            patch.setattr(write_winners, "write_rows", record_size)
             lab.merge()
-        assert sum(held) > 10 * (1 << 20)
-        assert max(held) <= 1 << 20
+        assert sum(written_bytes) > 10 * (1 << 20)
+        assert max(written_bytes) <= 1 << 20
     assert lab.rows() == dict.fromkeys(range(1, ROWS + 1), "b" * (1 << 16))
 
 
-def _packed(write: Any) -> Any:
+def _compressed(write: Any) -> Any:
     return lambda table, stream, **_: write(table, stream, compression="zstd")

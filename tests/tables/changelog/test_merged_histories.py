@@ -7,7 +7,7 @@ import json
 import pytest
 
 from icemirror.errors import Corrupt, Kind
-from icemirror.result import Merged
+from icemirror.step_results import Merged
 from spark_job.iceberg.live_files import live_files
 from spark_job.maintenance.foreign_files import commits_before_foreign_files
 from tests.lab.foreign import append
@@ -38,7 +38,7 @@ def test_first_merge_applies_events_of_expired_snapshots(lab: Lab, java: bool) -
 @pytest.mark.parametrize("java", [True, False], ids=["java", "pyiceberg"])
 @pytest.mark.parametrize("tail", ["", ONE_BY_ONE], ids=["one slice", "many slices"])
 def test_later_commit_wins_equal_sequences_after_both_expired(lab: Lab, java: bool, tail: str) -> None:
-    """A snapshot that covers expired ones is merged in slices, each from where the last one stopped."""
+    """A snapshot that covers expired ones is merged in slices; each starts where the one before ended."""
     expired = [
         lab.commit_events("I1@5=first"),
         lab.commit_events("U1@5=second", "U1@5=third"),
@@ -60,11 +60,11 @@ def test_partly_merged_snapshot_continues_after_its_parent_expired(lab: Lab) -> 
         assert isinstance(lab.pipeline.advance(lab.table), Merged)
     assert lab.rows() == {1: "b0"}
     expire(lab, first, java=True)
-    assert [part.events for part in lab.merge().slices] == [1, 1]
+    assert [slice_.events for slice_ in lab.merge().slices] == [1, 1]
     assert lab.rows() == {1: "b2"}
 
 
-def test_a_compaction_of_the_changelog_is_not_merged_again(lab: Lab) -> None:
+def test_compaction_of_the_changelog_is_not_merged_again(lab: Lab) -> None:
     lab.commit_events("I1@1")
     lab.merge()
     lab.commit_events("U1@2=two")
@@ -77,14 +77,14 @@ def test_a_compaction_of_the_changelog_is_not_merged_again(lab: Lab) -> None:
     assert lab.rows() == {1: "two", 7: "I7@7", 8: "I8@8"}
 
 
-def test_many_slices_end_like_one_slice(lab: Lab) -> None:
+def test_many_slices_give_the_same_rows_as_one(lab: Lab) -> None:
     lab.commit_events("I1@1 I2@1", "U1@2=x", "D2@3")
     lab.commit_events("I2@4=again", "U1@1=late")
     small = lab.reconfigure(tail=ONE_BY_ONE)
     result = small.merge()
     assert len(result.slices) == 5
     assert small.rows() == {1: "x", 2: "again"}
-    assert [part.stale for part in result.slices] == [0, 0, 0, 0, 1]
+    assert [slice_.stale for slice_ in result.slices] == [0, 0, 0, 0, 1]
 
 
 def test_second_concurrent_first_merge_does_not_move_the_cursor_back(lab: Lab) -> None:
@@ -95,11 +95,11 @@ def test_second_concurrent_first_merge_does_not_move_the_cursor_back(lab: Lab) -
     other = lab.reconfigure(tail=ONE_BY_ONE)
     create = lab.catalog.create_table
 
-    def late(*arguments: object, **named: object) -> object:
+    def create_after_the_other_merge(*arguments: object, **named: object) -> object:
         other.merge()
         return create(*arguments, **named)  # type: ignore[arg-type]
 
-    lab.catalog.create_table = late  # type: ignore[method-assign, assignment]
+    lab.catalog.create_table = create_after_the_other_merge  # type: ignore[method-assign, assignment]
     lab.merge()
     cursors = [
         snapshot.summary["icemirror.cursor"] for snapshot in lab.mirror.snapshots() if snapshot.summary
@@ -109,18 +109,18 @@ def test_second_concurrent_first_merge_does_not_move_the_cursor_back(lab: Lab) -
     assert lab.rows() == {1: "U1@2"}
 
 
-@pytest.mark.parametrize("of", ["changelog", "mirror"])
-def test_snapshot_that_is_its_own_parent_is_refused(lab: Lab, of: str) -> None:
+@pytest.mark.parametrize("kind", ["changelog", "mirror"])
+def test_cycle_in_the_snapshot_history_is_refused(lab: Lab, kind: str) -> None:
     lab.commit_events("I1@1")
     lab.merge()
     lab.commit_events("I2@2")
     append(lab.mirror, [(9, "foreign")])
-    table = lab.changelog.refresh() if of == "changelog" else lab.mirror
+    table = lab.changelog.refresh() if kind == "changelog" else lab.mirror
     path = local_path(table.metadata_location)
-    written = json.loads(path.read_text())
-    head = written["snapshots"][-1]
+    metadata = json.loads(path.read_text())
+    head = metadata["snapshots"][-1]
     head["parent-snapshot-id"] = head["snapshot-id"]
-    path.write_text(json.dumps(written))
+    path.write_text(json.dumps(metadata))
     error = lab.reconfigure().try_merge().error
     assert error is not None
     assert (error.kind, "contains a cycle" in error.message) == (Kind.CORRUPT, True)
@@ -133,6 +133,6 @@ def test_cycle_in_the_history_before_foreign_files_is_reported(lab: Lab) -> None
     mirror = lab.mirror
     live = live_files(mirror.io, mirror.current_snapshot())
     head = mirror.metadata.snapshots[-1]
-    circle = head.model_copy(update={"parent_snapshot_id": head.snapshot_id})
+    own_parent = head.model_copy(update={"parent_snapshot_id": head.snapshot_id})
     with pytest.raises(Corrupt, match="contains a cycle"):
-        commits_before_foreign_files(mirror.metadata.model_copy(update={"snapshots": [circle]}), live)
+        commits_before_foreign_files(mirror.metadata.model_copy(update={"snapshots": [own_parent]}), live)

@@ -1,17 +1,21 @@
-"""Truncations of the source: no event before one counts, in any order of merges."""
+"""Truncations of the source: events before one have no effect, in any order of merges."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from icemirror.protocol.replay import Replay
-from icemirror.result import Rebuilt, Staged
+from icemirror.step_results import Rebuilt, Staged
 from spark_job.columns import parquet_columns
 from spark_job.iceberg.mirror import read_mirror
-from spark_job.plan.planner import describe_plan
+from spark_job.pipeline import Pipeline
+from spark_job.plan.attempt_findings import AttemptFindings
+from spark_job.plan.describe_plan import describe_plan
+from spark_job.plan.plans import Executed, Merge, Repair
 from spark_job.rebuild.replay import replay_step
 from spark_job.rebuild.resync import plan_with_resync
 from tests.lab.lab import Lab, write_file
@@ -46,7 +50,7 @@ def test_truncation_without_later_events_leaves_an_empty_mirror(tmp_path: Path) 
     commit_events(lab, "I2@5=n U3@3=late")
     merged = lab.merge()
     assert lab.rows() == {2: "n"}
-    assert [part.stale for part in merged.slices] == [1]
+    assert [slice_.stale for slice_ in merged.slices] == [1]
     assert is_verified(lab)
 
 
@@ -58,6 +62,24 @@ def test_readers_see_the_table_before_or_after_a_truncation_never_between(tmp_pa
     old = {1: "b", 3: "I3@1", 4: "I4@2"}
     assert [rows for rows in seen if rows != old] == [dict.fromkeys((1, 2, 3, 4), "n")]
     assert len(seen) > 3
+
+
+def test_rebuild_after_a_truncation_does_not_read_the_stopped_slice_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = filled(tmp_path, batch=2)
+    commit_events(lab, "T@4 I1@5=n", "I2@5=n I3@5=n", "I4@5=n")
+    merge_slice, attempts_on_stage = Pipeline.merge_slice, list[bool]()
+
+    def record_attempt(self: Pipeline, plan: Merge | Repair, *arguments: Any) -> Executed | AttemptFindings:
+        attempts_on_stage.append(plan.table_plan.is_stage)
+        return merge_slice(self, plan, *arguments)
+
+    monkeypatch.setattr(Pipeline, "merge_slice", record_attempt)
+    steps(lab, lambda: None)
+    assert lab.rows() == dict.fromkeys((1, 2, 3, 4), "n")
+    assert attempts_on_stage.count(False) == 1
+    assert attempts_on_stage.count(True) > 1
 
 
 def test_late_truncation_keeps_newer_rows(tmp_path: Path) -> None:
@@ -121,8 +143,8 @@ def test_files_are_scanned_for_truncations_in_batches(
 
 def test_many_truncations_cost_one_rebuild(tmp_path: Path) -> None:
     lab = filled(tmp_path, batch=2)
-    for at in range(10, 16):
-        commit_events(lab, f"T@{at} I1@{at}={at}")
+    for sequence in range(10, 16):
+        commit_events(lab, f"T@{sequence} I1@{sequence}={sequence}")
     assert isinstance(steps(lab)[-1], Rebuilt)
     assert lab.rows() == {1: "15"}
     assert lab.merge().outcome == "up-to-date"
@@ -139,7 +161,7 @@ def test_first_merge_applies_only_events_after_the_last_truncation(tmp_path: Pat
     assert is_verified(lab)
 
 
-def test_a_truncation_during_the_first_merge_is_followed_by_a_rebuild(tmp_path: Path) -> None:
+def test_truncation_during_the_first_merge_is_followed_by_a_rebuild(tmp_path: Path) -> None:
     lab = make(tmp_path, batch=2)
     commit_events(lab, "I1@1 I2@1", "I3@3", "T@2 I4@3")
     lab.pipeline.advance(lab.table)
@@ -155,11 +177,11 @@ def test_another_truncation_during_the_rebuild_is_followed_after_it(tmp_path: Pa
     first = lab.pipeline.advance(lab.table)
     assert isinstance(first, Staged)
     commit_events(lab, "T@6 I2@7=m")
-    seen = []
+    taken = []
     while lab.rows() != {2: "m"}:
-        seen.append(lab.pipeline.advance(lab.table))
-        assert len(seen) < 20
-    assert [type(one) for one in seen].count(Rebuilt) == 2
+        taken.append(lab.pipeline.advance(lab.table))
+        assert len(taken) < 20
+    assert [type(step) for step in taken].count(Rebuilt) == 2
     assert is_verified(lab)
 
 
@@ -193,14 +215,14 @@ def test_rebuild_follows_truncations_that_were_ignored(tmp_path: Path) -> None:
     lab.merge()
     kept = lab.rows()
     assert len(kept) == 5
-    follows = lab.reconfigure(VALUES, "batch_size: 3\n")
+    following = lab.reconfigure(VALUES, "batch_size: 3\n")
     commit_events(lab, "I7@6")
-    follows.merge()
+    following.merge()
     assert lab.rows() == {**kept, 7: "I7@6"}
-    assert is_verified(follows)
-    rebuild_now(follows)
+    assert is_verified(following)
+    rebuild_now(following)
     assert lab.rows() == {7: "I7@6", 9: "I9@5"}
-    assert is_verified(follows)
+    assert is_verified(following)
 
 
 def test_compacted_and_expired_changelog_gives_the_same_mirror(tmp_path: Path) -> None:
@@ -222,10 +244,10 @@ def test_compacted_and_expired_changelog_gives_the_same_mirror(tmp_path: Path) -
     assert is_verified(lab)
 
 
-def compact_changelog(lab: Lab, words: str) -> None:
+def compact_changelog(lab: Lab, events: str) -> None:
     """Rewrite all events into one file, in order, by a replace snapshot."""
-    written = write_file(lab.changelog.refresh(), file_of(words))
-    commit_snapshot(lab.changelog, "replace", [manifest_of(lab.changelog, 4711, [written])], 4711)
+    file = write_file(lab.changelog.refresh(), file_of(events))
+    commit_snapshot(lab.changelog, "replace", [manifest_of(lab.changelog, 4711, [file])], 4711)
 
 
 def test_replay_does_not_restore_truncated_rows(tmp_path: Path) -> None:
@@ -274,7 +296,7 @@ def test_index_is_rebuilt_without_truncated_rows(tmp_path: Path) -> None:
     assert is_verified(lab)
 
 
-def test_a_truncation_without_a_sequence_is_an_error(tmp_path: Path) -> None:
+def test_truncation_without_a_sequence_is_an_error(tmp_path: Path) -> None:
     lab = filled(tmp_path)
     commit_events(lab, "I9@3 T@")
     error = lab.try_merge().error
@@ -329,7 +351,7 @@ def test_plan_reports_the_rebuild_for_a_truncation(tmp_path: Path) -> None:
     plan = describe_plan(plan_with_resync(lab.pipeline.planner, lab.table, scan_truncations=True))
     assert plan.rebuilds_mirror
     assert plan.events == 8
-    assert not plan_with_resync(lab.pipeline.planner, lab.table, scan_truncations=False).staged
+    assert not plan_with_resync(lab.pipeline.planner, lab.table, scan_truncations=False).is_stage
     lab.merge()
     assert not describe_plan(
         plan_with_resync(lab.pipeline.planner, lab.table, scan_truncations=True)
@@ -340,11 +362,11 @@ def test_other_sequence_columns_cannot_be_compared_with_a_truncation(tmp_path: P
     lab = filled(tmp_path)
     commit_events(lab, "T@4")
     lab.merge()
-    other = lab.reconfigure(
+    reconfigured = lab.reconfigure(
         f"{VALUES}\nsequence_column: [sequence_number, name]\nkeep_columns: [name]", "batch_size: 3\n"
     )
     commit_events(lab, "I9@5")
-    error = other.try_merge().error
+    error = reconfigured.try_merge().error
     assert error is not None
     assert "sequence_column changed" in error.message
 

@@ -16,8 +16,8 @@ from tests.lab.truncations import VALUES, commit_events, filled, is_verified, ma
 FULL = Replay(id="full-2", full=True, requested_at=0.0)
 
 
-def begun(folder: Path) -> tuple[Lab, int]:
-    """Return a first merge that found a truncation ahead, and the changelog's snapshot before it."""
+def start_first_merge(folder: Path) -> tuple[Lab, int]:
+    """Start a first merge that finds a truncation ahead; return the changelog's snapshot before it, too."""
     lab = make(folder, batch=2)
     commit_events(lab, "I1@1 I2@1")
     good = commit_events(lab, "I3@2 I4@2")
@@ -33,8 +33,8 @@ def roll_back(lab: Lab, snapshot_id: int) -> None:
         change.set_current_snapshot(snapshot_id)
 
 
-def refused(lab: Lab) -> str:
-    """Return the error of a merge that is blocked."""
+def blocking_error(lab: Lab) -> str:
+    """Return the error of a blocked merge."""
     error = lab.try_merge().error
     assert error is not None
     assert error.kind is Kind.INVALID
@@ -42,10 +42,10 @@ def refused(lab: Lab) -> str:
 
 
 def test_first_merge_ignores_a_truncation_that_was_rolled_back(tmp_path: Path) -> None:
-    lab, good = begun(tmp_path)
+    lab, good = start_first_merge(tmp_path)
     roll_back(lab, good)
     commit_events(lab, "I5@6")
-    assert "rolled back" in refused(lab)
+    assert "rolled back" in blocking_error(lab)
     rebuild_now(lab)
     lab.merge()
     assert lab.rows() == {1: "I1@1", 2: "I2@1", 3: "I3@2", 4: "I4@2", 5: "I5@6"}
@@ -53,21 +53,21 @@ def test_first_merge_ignores_a_truncation_that_was_rolled_back(tmp_path: Path) -
 
 
 def test_first_merge_ignores_a_truncation_that_the_settings_now_ignore(tmp_path: Path) -> None:
-    lab, _ = begun(tmp_path)
-    passing_over = lab.reconfigure(VALUES.replace("truncate", "ignore"), "batch_size: 2\n")
-    assert "the settings" in refused(passing_over)
-    rebuild_now(passing_over)
-    passing_over.merge()
-    assert passing_over.rows() == {1: "I1@1", 2: "I2@1", 3: "I3@2", 4: "I4@2"}
-    assert is_verified(passing_over)
+    lab, _ = start_first_merge(tmp_path)
+    ignoring = lab.reconfigure(VALUES.replace("truncate", "ignore"), "batch_size: 2\n")
+    assert "the settings" in blocking_error(ignoring)
+    rebuild_now(ignoring)
+    ignoring.merge()
+    assert ignoring.rows() == {1: "I1@1", 2: "I2@1", 3: "I3@2", 4: "I4@2"}
+    assert is_verified(ignoring)
 
 
 def test_first_merge_continues_after_the_changelog_was_restored(tmp_path: Path) -> None:
-    lab, good = begun(tmp_path)
+    lab, good = start_first_merge(tmp_path)
     last = lab.changelog.refresh().metadata.current_snapshot_id
     assert last is not None
     roll_back(lab, good)
-    assert "rolled back" in refused(lab)
+    assert "rolled back" in blocking_error(lab)
     roll_back(lab, last)
     lab.merge()
     assert lab.rows() == {}

@@ -1,4 +1,4 @@
-"""Runs a command with empty file caches, and fails it if it starts Spark."""
+"""Runs a command with empty file caches, and fails if the command starts Spark."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import pytest
 from icemirror.cli.terminal import console
 from spark_job.iceberg import mirror as mirror_module
 from spark_job.index import blocks
-from spark_job.storage.immutable_cache import FileCache
+from spark_job.storage.file_cache import FileCache
 from spark_job.worker import wiring
 
 
 def forbid_spark(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
-    """Prepare the test; `width` is the width of its output."""
+    """Empty the caches, forbid Spark, and set the width of the output."""
 
     def refuse(_: object) -> None:
         raise AssertionError("Spark was started")

@@ -13,7 +13,7 @@ from pyiceberg.exceptions import ForbiddenError, NoSuchNamespaceError, ServiceUn
 from icemirror.cli.main import run
 from icemirror.config_file.load import load_settings
 from icemirror.errors import Kind
-from spark_job.worker.discover import is_absent
+from spark_job.worker.discover import is_missing_namespace
 from spark_job.worker.tables import WorkerTables
 from tests.lab.lab import Lab
 
@@ -32,7 +32,7 @@ def config(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("command", ["plan", "merge", "status", "sweep", "maintain"])
-def test_a_pattern_without_matches_is_reported(
+def test_pattern_without_matches_is_reported(
     config: Path, capfd: pytest.CaptureFixture[str], command: str
 ) -> None:
     assert run([command, "-c", str(config)]) == 0
@@ -41,7 +41,7 @@ def test_a_pattern_without_matches_is_reported(
     assert shown.out.strip() in ("", "no tables")
 
 
-def test_a_pattern_that_matches_is_not_spoken_of(config: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_pattern_with_matches_is_not_reported(config: Path, capfd: pytest.CaptureFixture[str]) -> None:
     config.write_text(config.read_text().replace("chnagelog", "changelog"))
     for command in ("plan", "status"):
         assert run([command, "-c", str(config)]) == 0
@@ -51,7 +51,7 @@ def test_a_pattern_that_matches_is_not_spoken_of(config: Path, capfd: pytest.Cap
 
 
 @pytest.mark.parametrize("command", ["plan", "status", "maintain"])
-def test_a_missing_namespace_is_a_note_and_others_continue(
+def test_missing_namespace_is_noted_and_other_namespaces_are_served(
     config: Path, capfd: pytest.CaptureFixture[str], command: str
 ) -> None:
     both = "[{namespace: nons, match: '*_changelog'}, {namespace: lab, match: '*_changelog'}]"
@@ -63,7 +63,7 @@ def test_a_missing_namespace_is_a_note_and_others_continue(
     assert "lab.world" in shown.out + shown.err
 
 
-def test_a_worker_serves_the_other_namespaces(config: Path) -> None:
+def test_worker_skips_a_missing_namespace(config: Path) -> None:
     both = "[{namespace: nons, match: '*_changelog'}, {namespace: lab, match: '*_changelog'}]"
     config.write_text(config.read_text().replace("[{namespace: lab, match: '*_chnagelog'}]", both))
     tables = WorkerTables(load_settings(config, os.environ), "run")
@@ -71,7 +71,7 @@ def test_a_worker_serves_the_other_namespaces(config: Path) -> None:
     assert tables.discovery_error() is None
 
 
-def test_a_catalog_that_fails_in_an_unknown_way_ends_no_worker(
+def test_unexpected_catalog_error_does_not_stop_a_worker(
     config: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     listed = "tables: [{changelog: lab.world_changelog, mirror: lab.world}]\n"
@@ -86,10 +86,10 @@ def test_a_catalog_that_fails_in_an_unknown_way_ends_no_worker(
         patch.setattr(SqlCatalog, "list_tables", fail)
         for _ in range(3):
             assert tables.names() == {"lab.world"}
-    problem = tables.discovery_error()
-    assert problem is not None
-    assert problem.kind is Kind.UNEXPECTED
-    assert "KeyError" in problem.message
+    error = tables.discovery_error()
+    assert error is not None
+    assert error.kind is Kind.UNEXPECTED
+    assert "KeyError" in error.message
     assert [record.message for record in caplog.records].count("discovery failed") == 1
     assert tables.names() == {"lab.world"}
     assert tables.discovery_error() is None
@@ -97,13 +97,13 @@ def test_a_catalog_that_fails_in_an_unknown_way_ends_no_worker(
 
 def test_only_a_missing_namespace_is_skipped() -> None:
     hive = type("UnknownDBException", (Exception,), {})
-    assert is_absent(NoSuchNamespaceError("nons"))
-    assert is_absent(hive())
-    assert not is_absent(ServiceUnavailableError("away"))
-    assert not is_absent(ForbiddenError("no"))
+    assert is_missing_namespace(NoSuchNamespaceError("nons"))
+    assert is_missing_namespace(hive())
+    assert not is_missing_namespace(ServiceUnavailableError("away"))
+    assert not is_missing_namespace(ForbiddenError("no"))
 
 
-def test_checking_a_configuration_asks_no_catalog(tmp_path: Path) -> None:
+def test_config_check_does_not_open_the_catalog(tmp_path: Path) -> None:
     path = tmp_path / "icemirror.yaml"
     path.write_text(
         f"iceberg: {{catalog: {{type: sql, uri: 'sqlite:///{tmp_path}/none.db', warehouse: 'file://{tmp_path}'}}}}\n"

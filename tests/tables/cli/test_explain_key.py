@@ -1,4 +1,4 @@
-"""`explain-key` as people and scripts see it."""
+"""Output of `explain-key` for users and scripts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.tables.cli.no_spark import forbid_spark
 
 
 @pytest.fixture(autouse=True)
-def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     forbid_spark(monkeypatch, 80)
 
 
@@ -39,7 +39,7 @@ def command(lab: Lab, key: str, *arguments: str) -> int:
     return run(["explain-key", "-c", config, "--table", "lab.world", "--key", key, *arguments])
 
 
-def test_a_row_is_explained_in_words(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_row_is_explained_in_text(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(lab, '{"id": 1}') == 0
     shown = capsys.readouterr().out
     assert shown.startswith("lab.world, id=1: present\n")
@@ -58,7 +58,7 @@ def test_a_row_is_explained_in_words(lab: Lab, capsys: pytest.CaptureFixture[str
     assert re.search(r"read 4 of 4 changelog files, 1 of \d data files; ", shown)
 
 
-def test_a_deleted_row_and_an_unknown_key_are_reported(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_deleted_row_and_an_unknown_key_are_reported(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(lab, "3") == 0
     shown = capsys.readouterr().out
     assert "lab.world, id=3: deleted" in shown
@@ -67,38 +67,38 @@ def test_a_deleted_row_and_an_unknown_key_are_reported(lab: Lab, capsys: pytest.
     assert "lab.world, id=99: not in the mirror" in capsys.readouterr().out
 
 
-def test_json_is_one_object_with_names_that_stay(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_one_object_with_stable_names(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(lab, "1", "--json") == 0
     (line,) = capsys.readouterr().out.splitlines()
-    told: dict[str, Any] = json.loads(line)
-    assert list(told) == [
+    report: dict[str, Any] = json.loads(line)
+    assert list(report) == [
         "table", "changelog", "key", "state", "equal", "complete", "snapshot_id", "cursor", "row", "index",
         "events", "rejected", "findings", "unreadable", "notes", "read", "seconds",
     ]  # fmt: skip
-    assert list(told["row"]) == [
+    assert list(report["row"]) == [
         "file", "position", "written_by", "snapshot_id", "committed_at", "values", "flagged",
     ]  # fmt: skip
-    assert told["row"]["flagged"] is None, "deletes do not keep their rows"
-    assert list(told["index"]) == ["says", "file", "position", "check", "sequence", "commit"]
-    assert list(told["events"][0]) == [
+    assert report["row"]["flagged"] is None, "deletes do not keep their rows"
+    assert list(report["index"]) == ["says", "file", "position", "check", "sequence", "commit"]
+    assert list(report["events"][0]) == [
         "number", "operation", "does", "sequence", "snapshot_id", "commit", "committed_at", "file", "position",
         "merged", "fate", "will", "by", "repeat_of", "words", "values",
     ]  # fmt: skip
-    assert list(told["read"]) == ["changelog_files", "of_changelog_files", "data_files", "of_data_files"]
-    assert (told["state"], told["row"]["values"]) == ("present", {"id": 1, "name": "b"})
+    assert list(report["read"]) == ["changelog_files", "of_changelog_files", "data_files", "of_data_files"]
+    assert (report["state"], report["row"]["values"]) == ("present", {"id": 1, "name": "b"})
 
 
-def test_the_page_names_every_field_of_the_json(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reference_documents_every_json_field(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     page = (Path(__file__).parents[3] / "docs" / "reference" / "commands.md").read_text()
     (described,) = re.findall(r"(?s)\n## explain-key\n(.*?)\n## ", page)
     assert command(lab, "1", "--json") == 0
-    told = json.loads(capsys.readouterr().out)
-    names = {*told, *told["row"], *told["index"], *told["events"][0], *told["read"]}
+    report = json.loads(capsys.readouterr().out)
+    names = {*report, *report["row"], *report["index"], *report["events"][0], *report["read"]}
     assert not [name for name in names if f'"{name}"' not in described]
 
 
 @pytest.mark.parametrize(
-    ("key", "says"),
+    ("key", "message"),
     [
         ("abc", "not valid JSON"),
         ('"1"', "id is of type long: expected a whole number of 64 bits, found text"),
@@ -107,20 +107,20 @@ def test_the_page_names_every_field_of_the_json(lab: Lab, capsys: pytest.Capture
         ("null", "id is NULL"),
     ],
 )
-def test_a_bad_key_is_bad_usage(lab: Lab, capsys: pytest.CaptureFixture[str], key: str, says: str) -> None:
+def test_bad_key_is_bad_usage(lab: Lab, capsys: pytest.CaptureFixture[str], key: str, message: str) -> None:
     assert command(lab, key, "--json") == 2
     shown = capsys.readouterr()
     assert shown.out == ""
     assert "invalid value for '--key'" in shown.err
-    assert says in shown.err
+    assert message in shown.err
 
 
-def test_without_a_key_it_is_bad_usage(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_key_is_bad_usage(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["explain-key", "-c", str(lab.settings.source_path), "--table", "lab.world"]) == 2
     assert "--key" in capsys.readouterr().err
 
 
-def test_a_difference_exits_with_5_and_advises_a_repair(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_difference_exits_with_5_and_advises_a_repair(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     foreign.delete_rows(lab.mirror, [2])
     assert command(lab, "2") == 5
     shown = capsys.readouterr().out
@@ -130,7 +130,7 @@ def test_a_difference_exits_with_5_and_advises_a_repair(lab: Lab, capsys: pytest
     assert json.loads(capsys.readouterr().out)["findings"][0]["kind"] == "missing-row"
 
 
-def test_a_part_that_cannot_be_read_ends_with_3(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreadable_index_exits_with_3(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     for segment in root_of(lab).segments:
         local_path(segment.path).unlink()
     assert command(lab, "1") == 3
@@ -139,9 +139,7 @@ def test_a_part_that_cannot_be_read_ends_with_3(lab: Lab, capsys: pytest.Capture
     assert re.search(r"unreadable: file://.*\.segment\.puffin: ", shown)
 
 
-def test_a_changelog_that_cannot_be_followed_ends_with_3(
-    lab: Lab, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_changelog_that_cannot_be_followed_exits_with_3(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     lab.changelog.refresh().delete("id = 1")
     assert command(lab, "1") == 3
     shown = capsys.readouterr().out
@@ -149,7 +147,7 @@ def test_a_changelog_that_cannot_be_followed_ends_with_3(
     assert "`icemirror replay --full --table lab.world`" in shown
 
 
-def test_without_a_mirror_it_ends_with_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_mirror_exits_with_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lab = Lab.make(tmp_path)
     lab.commit_events("I1@10=a")
     assert command(lab, "1") == 0
@@ -158,7 +156,7 @@ def test_without_a_mirror_it_ends_with_0(tmp_path: Path, capsys: pytest.CaptureF
     assert "will write the row" in shown
 
 
-def test_without_a_changelog_it_ends_with_3(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_changelog_exits_with_3(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     lab.catalog.drop_table("lab.world_changelog")
     assert command(lab, "1", "--json") == 3
     assert json.loads(capsys.readouterr().out)["error"]["kind"] == "invalid"
@@ -173,7 +171,7 @@ def test_values_are_not_logged(lab: Lab, capsys: pytest.CaptureFixture[str]) -> 
     assert "secret-value" not in shown.err
 
 
-def test_a_terminal_obeys_no_value(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_in_values_are_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lab = Lab.make(tmp_path)
     lab.commit_events("I1@10=[red]\x1b[31m\x9b31m\u202eabc")
     lab.merge()
@@ -181,7 +179,9 @@ def test_a_terminal_obeys_no_value(tmp_path: Path, capsys: pytest.CaptureFixture
     assert r"[red]\u001b[31m\u009b31m\u202eabc" in capsys.readouterr().out
 
 
-def test_long_values_are_cut_for_people_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_long_values_are_cut_in_text_but_not_in_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     lab = Lab.make(tmp_path)
     lab.commit_events(f"I1@10={'x' * 500}")
     lab.merge()
@@ -201,8 +201,8 @@ def test_rejected_events_are_listed_separately(tmp_path: Path, capsys: pytest.Ca
     assert "rejected: the operation is none of operation_values" in shown
     assert "row 1 of " in shown
     assert command(lab, "1", "--json") == 0
-    (one,) = json.loads(capsys.readouterr().out)["rejected"]
-    assert list(one) == [
+    (event,) = json.loads(capsys.readouterr().out)["rejected"]
+    assert list(event) == [
         "reason", "snapshot_id", "commit", "committed_at", "file", "position", "merged", "words",
     ]  # fmt: skip
-    assert (one["reason"], one["merged"]) == ("unknown-operation", True)
+    assert (event["reason"], event["merged"]) == ("unknown-operation", True)

@@ -13,7 +13,7 @@ from icemirror.cli.terminal import console
 from tests.lab.lab import Lab
 
 
-def test_a_failed_merge_is_logged_and_reported_without_a_terminal(
+def test_failed_merge_is_logged_and_reported_without_a_terminal(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     lab = Lab.make(tmp_path)
@@ -22,12 +22,12 @@ def test_a_failed_merge_is_logged_and_reported_without_a_terminal(
     shown = capfd.readouterr()
     logged, line = shown.err.splitlines()
     assert line.startswith("error: lab.world: there is no changelog lab.world_changelog.")
-    told = json.loads(logged)
-    assert (told["level"], told["table"], told["error"]["kind"]) == ("error", "lab.world", "invalid")
+    record = json.loads(logged)
+    assert (record["level"], record["table"], record["error"]["kind"]) == ("error", "lab.world", "invalid")
     assert "failed" in shown.out
 
 
-def test_a_failed_merge_is_reported_once_on_a_terminal(
+def test_failed_merge_is_reported_once_on_a_terminal(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = Lab.make(tmp_path)
@@ -36,5 +36,5 @@ def test_a_failed_merge_is_reported_once_on_a_terminal(
     try:
         assert run(["merge", "-c", str(tmp_path / "icemirror.yaml")]) == 3
     finally:
-        logging.getLogger("spark_job.worker.merge_table").setLevel(logging.NOTSET)
+        logging.getLogger("spark_job.commands.merge_table").setLevel(logging.NOTSET)
     assert capfd.readouterr().err.count("there is no changelog") == 1

@@ -1,4 +1,4 @@
-"""`icemirror maintain`, as people and scripts call it."""
+"""Effects and output of `icemirror maintain`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from icemirror.cli.main import run
 from icemirror.settings.quantities import parse_seconds
 from icemirror.telemetry.redaction import forget_secrets, register_secret
-from spark_job.iceberg import catalogs as tables
+from spark_job.iceberg import catalogs
 from spark_job.pyiceberg_private.open_catalog import open_catalog
 from spark_job.worker.worker import _MAX_SLICE_SECONDS
 from tests.lab import foreign
@@ -23,7 +23,7 @@ from tests.referenced import referenced_files, stored_files
 
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
-    """A mirror of five snapshots that should have two, and a file that nothing names."""
+    """A mirror with five snapshots, a limit of two, and one orphan file."""
     lab = Lab.make(tmp_path)
     for number in range(1, 6):
         lab.commit_events(f"U1@{number}")
@@ -33,13 +33,13 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
             {"icemirror.max-snapshots": "2", "history.expire.min-snapshots-to-keep": "1"}
         )
     monkeypatch.setenv("ICEMIRROR_CONFIG", str(lab.settings.source_path))
-    left = left_file(lab)
-    left.write_bytes(b"left")
-    os.utime(left, (time.time() - 90_000,) * 2)
+    orphan = orphan_path(lab)
+    orphan.write_bytes(b"left")
+    os.utime(orphan, (time.time() - 90_000,) * 2)
     return lab
 
 
-def left_file(lab: Lab) -> Path:
+def orphan_path(lab: Lab) -> Path:
     return local_path(lab.mirror.location()) / "data" / "left.parquet"
 
 
@@ -52,11 +52,11 @@ def test_expire_removes_snapshots_and_files(lab: Lab, capsys: pytest.CaptureFixt
     (result,) = printed(capsys)
     assert (result["action"], result["snapshots"], result["retained"]) == ("expire", 3, 2)
     assert len(lab.mirror.metadata.snapshots) == 2
-    assert stored_files(lab.folder / "warehouse") == referenced_files(lab.mirror) | {left_file(lab)}
+    assert stored_files(lab.folder / "warehouse") == referenced_files(lab.mirror) | {orphan_path(lab)}
     assert lab.rows() == {1: "U1@5"}
 
 
-def test_a_dry_run_counts_what_a_run_then_does(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dry_run_reports_the_counts_of_the_real_run(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     before = lab.files_on_disk()
     assert run(["maintain", "expire", "--dry-run", "--json"]) == 0
     assert lab.files_on_disk() == before
@@ -65,21 +65,21 @@ def test_a_dry_run_counts_what_a_run_then_does(lab: Lab, capsys: pytest.CaptureF
     assert dry == {**real, "dry_run": True}
 
 
-def test_clean_orphans_removes_what_nothing_names(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_clean_orphans_removes_unreferenced_files(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["maintain", "-t", "lab.world", "clean-orphans", "--dry-run"]) == 0
     shown = capsys.readouterr()
     assert "left.parquet" in shown.out
     assert "Nothing was changed" in shown.err
-    assert left_file(lab).exists()
+    assert orphan_path(lab).exists()
     assert run(["maintain", "-t", "lab.world", "clean-orphans", "--older-than", "2d", "--json"]) == 0
     assert run(["maintain", "-t", "lab.world", "clean-orphans", "--json"]) == 0
     young, cleaned = printed(capsys)
     assert (young["files"], young["young"]) == (0, 1)
     assert (cleaned["files"], cleaned["bytes"]) == (1, 4)
-    assert not left_file(lab).exists()
+    assert not orphan_path(lab).exists()
 
 
-def test_without_an_action_both_are_done(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_default_is_to_expire_and_clean_orphans(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["maintain"]) == 0
     shown = capsys.readouterr().out
     assert "snapshots expired" in shown
@@ -96,33 +96,35 @@ def test_bad_usage_is_exit_code_2(lab: Lab, arguments: list[str]) -> None:
     assert lab.files_on_disk() == before
 
 
-def test_a_missing_mirror_requires_action(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_mirror_requires_action(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     lab.catalog.drop_table("lab.world")
     assert run(["maintain", "--table", "lab.world", "--json"]) == 3
     (result,) = printed(capsys)
-    told = "lab.world: there is no mirror yet; the first merge that finds events in the changelog creates it."
-    assert result["error"] == {"kind": "invalid", "message": told}
+    message = (
+        "lab.world: there is no mirror yet; the first merge that finds events in the changelog creates it."
+    )
+    assert result["error"] == {"kind": "invalid", "message": message}
 
 
-def test_among_all_tables_one_without_a_mirror_is_skipped_with_a_note(
+def test_table_without_a_mirror_is_skipped_if_no_table_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lab = Lab.make(tmp_path)
-    for json_too in ([], ["--json"]):
-        assert run(["maintain", "-c", str(lab.settings.source_path), *json_too]) == 0
+    for json_option in ([], ["--json"]):
+        assert run(["maintain", "-c", str(lab.settings.source_path), *json_option]) == 0
         shown = capsys.readouterr()
         assert shown.out == ""
         assert "lab.world: there is no mirror yet" in shown.err
         assert "Skipped." in shown.err
 
 
-def test_an_unexpected_error_stops_only_its_table(
+def test_unexpected_error_stops_only_its_table(
     lab: Lab, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
+    attempted: list[str] = []
 
     def fail(load: Any, name: str, **_: Any) -> None:
-        asked.append(name)
+        attempted.append(name)
         raise ZeroDivisionError("the value of a row")
 
     monkeypatch.setattr("spark_job.maintenance.orphans.clean_orphans", fail)
@@ -131,7 +133,7 @@ def test_an_unexpected_error_stops_only_its_table(
     assert run(["maintain", "--json"]) == 1
     expired, first, _, second = printed(capsys)
     assert expired["snapshots"] > 0, "earlier actions are reported"
-    assert asked == ["lab.world", "lab.world"]
+    assert attempted == ["lab.world", "lab.world"]
     assert first == second
     assert first["error"]["kind"] == "unexpected"
     assert "ZeroDivisionError" in first["error"]["message"]
@@ -143,11 +145,11 @@ def test_all_tables_share_one_set_of_catalogs(
 ) -> None:
     opened: list[str] = []
 
-    def counted(name: str, *given: Any) -> Any:
+    def open_counted(name: str, *arguments: Any) -> Any:
         opened.append(name)
-        return open_catalog(name, *given)
+        return open_catalog(name, *arguments)
 
-    monkeypatch.setattr(tables, "open_catalog", counted)
+    monkeypatch.setattr(catalogs, "open_catalog", open_counted)
     three = lab.settings.tables * 3
     monkeypatch.setattr("icemirror.cli.commands.maintain.select_job_tables", lambda *_: three)
     assert run(["maintain", "--json"]) == 0
@@ -167,7 +169,7 @@ def test_secrets_in_errors_are_masked(lab: Lab, capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize("age", ["1h", "6h", "25199s"])
-def test_files_as_old_as_the_longest_slice_are_kept(
+def test_older_than_must_exceed_the_longest_slice(
     lab: Lab, age: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["maintain", "clean-orphans", "--older-than", age]) == 2
@@ -175,7 +177,7 @@ def test_files_as_old_as_the_longest_slice_are_kept(
     assert parse_seconds("7h") == _MAX_SLICE_SECONDS + 3600
 
 
-def test_files_that_other_tables_may_use_require_action(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_disabled_garbage_collection_requires_action(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     with lab.mirror.transaction() as transaction:
         transaction.set_properties({"gc.enabled": "false"})
     assert run(["maintain", "expire"]) == 3
@@ -205,7 +207,7 @@ def test_compact_rewrites_small_files(
 
 
 @pytest.mark.parametrize("action", ["expire", "compact", "index"])
-def test_an_age_is_refused_where_it_has_no_effect(
+def test_older_than_is_refused_for_other_actions(
     lab: Lab, capsys: pytest.CaptureFixture[str], action: str
 ) -> None:
     assert run(["maintain", action, "--older-than", "48h"]) == 2

@@ -19,7 +19,7 @@ from tests.tables.cli.no_spark import forbid_spark
 
 
 @pytest.fixture(autouse=True)
-def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     forbid_spark(monkeypatch, 200)
 
 
@@ -34,10 +34,10 @@ def command(lab: Lab, *arguments: str) -> int:
     return run([*arguments, "-c", str(lab.settings.source_path), "--table", "lab.world"])
 
 
-def answer(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+def read_json(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     (line,) = capsys.readouterr().out.splitlines()
-    found: dict[str, Any] = json.loads(line)
-    return found
+    report: dict[str, Any] = json.loads(line)
+    return report
 
 
 def test_inspect_index_lists_runs_and_segments(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,33 +45,33 @@ def test_inspect_index_lists_runs_and_segments(lab: Lab, capsys: pytest.CaptureF
     lab.commit_events("U2@40 D3@50")
     lab.merge()
     assert command(lab, "inspect-index", "--json") == 0
-    told = answer(capsys)
-    assert (told["live_rows"], told["entries"], told["tombstones"], told["files"]) == (2, 5, 1, 2)
-    assert (told["epoch"], told["of_head"], told["encoding"], told["unreadable"]) == (
+    report = read_json(capsys)
+    assert (report["live_rows"], report["entries"], report["tombstones"], report["files"]) == (2, 5, 1, 2)
+    assert (report["epoch"], report["of_head"], report["encoding"], report["unreadable"]) == (
         2,
         True,
         "ordered-64",
         [],
     )
-    assert told["snapshot_id"] == told["head"]
-    assert told["root"].endswith(".root.puffin")
-    assert [run["entries"] for run in told["runs"]] == [2, 3]
-    assert told["bytes_per_key"] == round(told["bytes"] / 5, 2)
+    assert report["snapshot_id"] == report["head"]
+    assert report["root"].endswith(".root.puffin")
+    assert [run["entries"] for run in report["runs"]] == [2, 3]
+    assert report["bytes_per_key"] == round(report["bytes"] / 5, 2)
     assert command(lab, "inspect-index") == 0
     text = capsys.readouterr().out
     assert re.search(r"snapshot +\d+ +current", text)
     assert "█" in text
 
 
-def test_inspect_index_cuts_no_number_on_a_plain_terminal(
+def test_inspect_index_fits_80_columns_without_truncation(
     lab: Lab, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(console.out, "_width", 80)
     lab.merge()
     assert command(lab, "inspect-index") == 0
     text = capsys.readouterr().out
-    heads = "run tier segments entries tombstones size bytes/key"
-    assert heads in " ".join(text.split())
+    headers = "run tier segments entries tombstones size bytes/key"
+    assert headers in " ".join(text.split())
     assert "█" not in text
     assert "…" not in text
     assert all(len(line) <= 80 for line in text.splitlines())
@@ -85,7 +85,7 @@ def test_inspect_index_reports_foreign_writes(lab: Lab, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("part", ["segment", "root"])
-def test_inspect_index_names_what_is_unreadable(
+def test_inspect_index_lists_unreadable_files(
     lab: Lab, capsys: pytest.CaptureFixture[str], part: str
 ) -> None:
     lab.merge()
@@ -93,36 +93,36 @@ def test_inspect_index_names_what_is_unreadable(
     path = segment if part == "segment" else next(segment.parent.glob("*.root.puffin"))
     path.unlink()
     assert command(lab, "inspect-index", "--json") == 3
-    told = answer(capsys)
-    assert [Path(one["path"]).name for one in told["unreadable"]] == [path.name]
+    report = read_json(capsys)
+    assert [Path(entry["path"]).name for entry in report["unreadable"]] == [path.name]
     assert command(lab, "inspect-index") == 3
 
 
-def test_inspect_index_of_no_mirror_is_refused(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inspect_index_without_a_mirror_is_refused(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(lab, "inspect-index") == 3
     assert "there is no mirror yet; the first merge that finds events" in capsys.readouterr().err.replace(
         "\n", " "
     )
 
 
-@pytest.mark.parametrize("how", [[], ["--deep"], ["--sample", "5"]])
-def test_verify_ends_with_0_if_all_is_equal(
-    lab: Lab, capsys: pytest.CaptureFixture[str], how: list[str]
+@pytest.mark.parametrize("options", [[], ["--deep"], ["--sample", "5"]])
+def test_verify_exits_with_0_if_equal(
+    lab: Lab, capsys: pytest.CaptureFixture[str], options: list[str]
 ) -> None:
     lab.merge()
-    assert command(lab, "verify", *how) == 0
+    assert command(lab, "verify", *options) == 0
     shown = capsys.readouterr().out
-    is_deep = "--deep" in how
+    is_deep = "--deep" in options
     assert ("lab.world: equal" if is_deep else "lab.world: index and rows agree") in shown
     assert ("not checked: rows against the changelog" in shown) is not is_deep
-    assert ("random draws: " in shown) is not is_deep
-    assert command(lab, "verify", "--json", *how) == 0
-    told = answer(capsys)
-    assert told["equal"] is True
-    assert told["findings"] == []
+    assert ("sampled: " in shown) is not is_deep
+    assert command(lab, "verify", "--json", *options) == 0
+    report = read_json(capsys)
+    assert report["equal"] is True
+    assert report["findings"] == []
 
 
-def test_verify_ends_with_5_at_a_difference_and_shows_no_keys(
+def test_verify_exits_with_5_at_a_difference_and_shows_no_keys(
     lab: Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lab.merge()
@@ -147,35 +147,33 @@ def test_verify_reports_a_key_that_another_writer_duplicated(
     assert "note: the next merge stops at a duplicate key" in shown
 
 
-def test_verify_without_a_sample_does_not_claim_to_have_seen_rows(
-    lab: Lab, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_verify_without_a_sample_reports_only_counts(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     lab.merge()
     assert command(lab, "verify", "--sample", "0") == 0
     assert "lab.world: counts agree" in capsys.readouterr().out
 
 
-def test_verify_takes_a_sample_or_all(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_refuses_deep_with_a_sample(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(lab, "verify", "--deep", "--sample", "5") == 2
     assert "exclude each other" in capsys.readouterr().err
 
 
-def test_verify_of_no_mirror_is_refused(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_without_a_mirror_is_refused(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(lab, "verify", "--json") == 3
-    assert answer(capsys)["error"]["kind"] == "invalid"
+    assert read_json(capsys)["error"]["kind"] == "invalid"
 
 
-def test_adopt_makes_a_mirror_that_verifies(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_adopted_mirror_passes_verification(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     make_table(lab, [(1, "I1@10"), (2, "I2@20"), (3, "I3@30")])
     assert command(lab, "adopt", "--merged-up-to", "head", "--dry-run", "--json") == 0
-    told = answer(capsys)
-    assert (told["outcome"], told["snapshot_id"]) == ("checked", None)
+    report = read_json(capsys)
+    assert (report["outcome"], report["snapshot_id"]) == ("checked", None)
     assert command(lab, "adopt", "--merged-up-to", "head", "--json") == 0
-    told = answer(capsys)
-    assert (told["outcome"], told["live_rows"], told["sets_identifier_fields"]) == ("adopted", 3, True)
+    report = read_json(capsys)
+    assert (report["outcome"], report["live_rows"], report["sets_identifier_fields"]) == ("adopted", 3, True)
     head = lab.changelog.refresh().metadata.current_snapshot_id
     assert head is not None
-    assert told["cursor"]["sources"][0]["snapshot_id"] == head
+    assert report["cursor"]["sources"][0]["snapshot_id"] == head
     assert command(lab, "verify", "--deep") == 0
 
 
@@ -193,6 +191,6 @@ def test_adopt_refuses_with_a_specific_error(lab: Lab, capsys: pytest.CaptureFix
     assert "is already the mirror of" in shown.err
 
 
-def test_adopt_takes_a_snapshot_or_two_words(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_adopt_refuses_an_invalid_snapshot(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(lab, "adopt", "--merged-up-to", "yesterday") == 2
     assert "neither a snapshot id" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`icemirror plan` says what `icemirror merge` would do, with the same exit code."""
+"""`icemirror plan` shows what `icemirror merge` would do, with the same exit code."""
 
 from __future__ import annotations
 
@@ -15,14 +15,12 @@ from tests.lab.lab import Lab
 
 
 def plan(folder: Path, capfd: pytest.CaptureFixture[str]) -> tuple[int, str]:
-    """The exit code, and what was printed on one line."""
+    """Run `icemirror plan`. Return its exit code and its output on one line."""
     code = run(["plan", "-c", str(folder / "icemirror.yaml")])
     return code, " ".join(capfd.readouterr().out.split())
 
 
-def test_a_changelog_without_events_is_nothing_to_do(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_empty_changelog_has_nothing_to_do(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     lab = Lab.make(tmp_path)
     code, shown = plan(tmp_path, capfd)
     assert (code, "lab.world nothing" in shown) == (0, True)
@@ -31,7 +29,7 @@ def test_a_changelog_without_events_is_nothing_to_do(
     assert "lab.world creates the mirror" in plan(tmp_path, capfd)[1]
 
 
-def test_a_changed_schema_is_shown_before_it_is_followed(
+def test_changed_schema_is_shown_before_it_is_applied(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     lab = Lab.make(tmp_path)
@@ -40,8 +38,8 @@ def test_a_changed_schema_is_shown_before_it_is_followed(
     with lab.changelog.update_schema() as update:
         update.add_column("more", LongType())
     code, shown = plan(tmp_path, capfd)
-    told = "nothing; the next events will change the mirror: new column more (long)"
-    assert (code, told in shown) == (0, True)
+    expected = "nothing; the next events will change the mirror: new column more (long)"
+    assert (code, expected in shown) == (0, True)
     lab.commit_events("I2@2")
     code, shown = plan(tmp_path, capfd)
     assert (code, "lab.world merges, and changes the mirror: new column more (long)" in shown) == (0, True)
@@ -52,7 +50,7 @@ def test_a_changed_schema_is_shown_before_it_is_followed(
     assert (code, "lab.world nothing" in shown) == (0, True)
 
 
-def test_a_changed_schema_stops_a_strict_merge_where_events_wait_and_not_before(
+def test_changed_schema_stops_a_strict_merge_only_if_events_wait(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     lab = Lab.make(tmp_path, options="schema_policy: strict")
@@ -61,15 +59,15 @@ def test_a_changed_schema_stops_a_strict_merge_where_events_wait_and_not_before(
     with lab.changelog.update_schema() as update:
         update.add_column("more", LongType())
     code, shown = plan(tmp_path, capfd)
-    assert (code, "nothing; the next events will stop it: new column more" in shown) == (0, True)
+    assert (code, "nothing; the next events will be blocked: new column more" in shown) == (0, True)
     assert lab.try_merge().outcome == "up-to-date"
     lab.commit_events("I2@2")
     code, shown = plan(tmp_path, capfd)
-    assert (code, "lab.world stops: new column more" in shown) == (3, True)
+    assert (code, "lab.world blocked: new column more" in shown) == (3, True)
     assert lab.try_merge().outcome == "failed"
 
 
-def test_a_stop_without_a_schema_change_states_its_reason(
+def test_stop_without_a_schema_change_states_its_reason(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     lab = Lab.make(tmp_path, options="delete_mode: soft")
@@ -78,15 +76,15 @@ def test_a_stop_without_a_schema_change_states_its_reason(
     lab.reconfigure()
     assert run(["plan", "-c", str(tmp_path / "icemirror.yaml")]) == 0
     shown = " ".join(capfd.readouterr().out.split())
-    assert "the next events will stop it: lab.world: was merged with delete_mode: soft" in shown
+    assert "the next events will be blocked: lab.world: was merged with delete_mode: soft" in shown
     lab.commit_events("I2@2")
     assert run(["plan", "-c", str(tmp_path / "icemirror.yaml")]) == 3
-    told = capfd.readouterr()
-    assert "stops:  " not in told.out
-    assert "error: lab.world: was merged with delete_mode: soft" in " ".join(told.err.split())
+    printed = capfd.readouterr()
+    assert "blocked:  " not in printed.out
+    assert "error: lab.world: was merged with delete_mode: soft" in " ".join(printed.err.split())
 
 
-def test_an_unreachable_catalog_is_reported_for_each_table(
+def test_unreachable_catalog_is_reported_for_each_table(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     config = tmp_path / "icemirror.yaml"
@@ -99,7 +97,7 @@ def test_an_unreachable_catalog_is_reported_for_each_table(
     assert [line.split(": ")[1] for line in lines] == ["shop.o", "shop.p"]
 
 
-def test_a_missing_driver_is_bad_configuration(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_missing_driver_is_bad_configuration(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     config = tmp_path / "icemirror.yaml"
     config.write_text(
         "iceberg: {catalog: {type: sql, uri: 'oracle+oracledb://host/name'}}\n"
@@ -110,19 +108,19 @@ def test_a_missing_driver_is_bad_configuration(tmp_path: Path, capfd: pytest.Cap
         assert "pip install 'oracledb'" in capfd.readouterr().err
 
 
-def test_a_missing_catalog_is_not_created(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_missing_catalog_is_not_created(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     config = tmp_path / "icemirror.yaml"
     config.write_text(
         f"iceberg: {{catalog: {{type: sql, uri: 'sqlite:///{tmp_path}/typo.db'}}}}\n"
         "tables: [{changelog: raw.o, mirror: shop.o}]\n"
     )
     assert run(["plan", "--json", "-c", str(config)]) == 4
-    found = json.loads(capfd.readouterr().out)
-    assert f"correct the catalog's uri. File: {tmp_path}/typo.db" in found["error"]["message"]
+    report = json.loads(capfd.readouterr().out)
+    assert f"correct the catalog's uri. File: {tmp_path}/typo.db" in report["error"]["message"]
     assert not (tmp_path / "typo.db").exists()
 
 
-def test_a_failed_merge_is_logged_with_its_kind_and_traceback(
+def test_failed_merge_is_logged_with_its_kind_and_traceback(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     lab = Lab.make(tmp_path).reconfigure("primary_keys: [nothing]")
@@ -131,10 +129,8 @@ def test_a_failed_merge_is_logged_with_its_kind_and_traceback(
     assert record.exc_info is not None
 
 
-def test_a_paused_table_is_merged_by_hand_with_a_note(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    Lab.make(tmp_path)  # without events: nothing needs Spark
+def test_merge_of_a_paused_table_prints_a_note(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    Lab.make(tmp_path)  # no events, so the merge starts no Spark
     config = ["-c", str(tmp_path / "icemirror.yaml")]
     assert run(["merge", *config]) == 0
     assert "paused" not in capfd.readouterr().err
@@ -143,20 +139,20 @@ def test_a_paused_table_is_merged_by_hand_with_a_note(
     assert "lab.world: paused for the trigger; merging it anyway" in capfd.readouterr().err
 
 
-def test_an_empty_mirror_that_a_failed_first_merge_left_is_merged_into(
+def test_empty_mirror_of_a_failed_first_merge_is_filled(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     lab = Lab.make(tmp_path)
     lab.commit_events("I1@1")
     lab.merge()
     lab.catalog.drop_table("lab.world")
-    prepared = lab.pipeline.planner.require_plan(lab.table)
-    ensure_mirror(lab.pipeline.catalogs, prepared)
+    table_plan = lab.pipeline.planner.require_plan(lab.table)
+    ensure_mirror(lab.pipeline.catalogs, table_plan)
     assert "lab.world fills the empty mirror 1 1" in plan(tmp_path, capfd)[1]
     assert lab.merge().live_rows == 1
 
 
-def test_a_relative_catalog_path_is_reported_as_absolute(
+def test_relative_catalog_path_is_reported_as_absolute(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -171,16 +167,14 @@ def test_a_relative_catalog_path_is_reported_as_absolute(
     )
 
 
-def test_a_table_that_is_named_twice_is_planned_once(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_table_named_twice_is_planned_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     Lab.make(tmp_path)
     both = ["-t", "lab.world", "-t", "lab.world_changelog"]
     assert run(["plan", "--json", *both, "-c", str(tmp_path / "icemirror.yaml")]) == 0
     assert len(capfd.readouterr().out.splitlines()) == 1
 
 
-def test_a_recreated_changelog_is_followed_and_reported(
+def test_recreated_changelog_is_planned_and_merged_as_a_rebuild(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     lab = Lab.make(tmp_path)
@@ -206,7 +200,7 @@ def test_a_recreated_changelog_is_followed_and_reported(
         ("metadata_columns: {synced_at: name}", "metadata_columns.synced_at"),
     ],
 )
-def test_an_added_column_with_a_name_of_the_changelog_is_refused_before_the_mirror_exists(
+def test_added_column_that_the_changelog_has_is_refused_before_the_mirror_is_created(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], options: str, setting: str
 ) -> None:
     lab = Lab.make(tmp_path, options=options)

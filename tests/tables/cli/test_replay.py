@@ -1,4 +1,4 @@
-"""`replay` at the command line, on real tables; workers are played by the test."""
+"""The `replay` command on real tables; the tests act as the worker."""
 
 from __future__ import annotations
 
@@ -12,20 +12,28 @@ from typing import Any
 
 import pytest
 
-from icemirror.cli.commands.replay_wait import await_end
+from icemirror.cli.commands.replay_wait import wait_for_replay
 from icemirror.cli.main import run
 from icemirror.cli.terminal.console import open_console
 from icemirror.errors import Exit
-from icemirror.protocol.events import Dispatch, Paused, Pick, Progressed, ReplayRequested, Started, WorkerId
+from icemirror.protocol.events import (
+    Dispatch,
+    PauseRequested,
+    Pick,
+    Progressed,
+    ReplayRequested,
+    Started,
+    WorkerId,
+)
 from icemirror.protocol.policy import Policy
-from icemirror.protocol.reads import EVERYTHING
 from icemirror.protocol.replay import Replay, ReplayEnd, ReplayProgress
+from icemirror.protocol.row_selection import ALL_ROWS
 from icemirror.protocol.rows import SlotId, SlotRow, TableRow
 from icemirror.stores.apply import apply
 from icemirror.stores.sqlite import SqliteStore
 from spark_job.rebuild.replay import replay_step
 from tests.lab.lab import ID_AND_NAME, Lab
-from tests.unit.icemirror.protocol.samples import INVALID, TERMS, TRANSIENT
+from tests.unit.icemirror.protocol.samples import INVALID, OPTIONS, TRANSIENT
 
 
 @pytest.fixture
@@ -35,15 +43,15 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     return lab
 
 
-def told(capfd: pytest.CaptureFixture[str]) -> dict[str, Any]:
+def read_json(capfd: pytest.CaptureFixture[str]) -> dict[str, Any]:
     (line,) = capfd.readouterr().out.splitlines()
-    found: dict[str, Any] = json.loads(line)
-    return found
+    report: dict[str, Any] = json.loads(line)
+    return report
 
 
-def row(lab: Lab) -> TableRow:
+def table_row(lab: Lab) -> TableRow:
     with SqliteStore(lab.folder / "state.db") as store:
-        return store.load(EVERYTHING).tables["lab.world"]
+        return store.load(ALL_ROWS).tables["lab.world"]
 
 
 @pytest.mark.parametrize(
@@ -63,34 +71,32 @@ def row(lab: Lab) -> TableRow:
         ["--from-snapshot", "x"],
     ],
 )
-def test_bad_usage_ends_with_2_and_asks_for_nothing(lab: Lab, arguments: list[str]) -> None:
+def test_bad_usage_exits_with_2_and_requests_nothing(lab: Lab, arguments: list[str]) -> None:
     assert run(["replay", "--table", "lab.world", *arguments]) == 2
     assert not (lab.folder / "state.db").exists()
 
 
-def test_an_unknown_table_is_bad_usage(lab: Lab) -> None:
+def test_unknown_table_is_bad_usage(lab: Lab) -> None:
     assert run(["replay", "--table", "lab.other", "--full"]) == 2
 
 
-def test_a_dry_run_shows_what_would_be_read_and_asks_for_nothing(
-    lab: Lab, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_dry_run_shows_the_range_and_requests_nothing(lab: Lab, capfd: pytest.CaptureFixture[str]) -> None:
     first, _ = lab.commit_events("I1@1 I2@1"), lab.commit_events("U1@2")
     lab.merge()
-    asked = ["replay", "--table", "lab.world_changelog", "--from-snapshot", str(first), "--dry-run"]
+    arguments = ["replay", "--table", "lab.world_changelog", "--from-snapshot", str(first), "--dry-run"]
     capfd.readouterr()
-    assert run([*asked, "--json"]) == 0
-    plan = told(capfd)
+    assert run([*arguments, "--json"]) == 0
+    plan = read_json(capfd)
     assert (plan["table"], plan["snapshots"], plan["files"], plan["events"]) == ("lab.world", 2, 2, 3)
     assert plan["bytes"] > 0
-    assert run(asked) == 0
+    assert run(arguments) == 0
     assert f"replays {first} to" in capfd.readouterr().out
     assert run(["replay", "--table", "lab.world", "--full", "--dry-run"]) == 0
     assert "rebuilds the mirror" in capfd.readouterr().out
     assert not (lab.folder / "state.db").exists()
 
 
-def test_a_missing_snapshot_exits_with_3_and_requests_nothing(
+def test_missing_snapshot_exits_with_3_and_requests_nothing(
     lab: Lab, capfd: pytest.CaptureFixture[str]
 ) -> None:
     lab.commit_events("I1@1")
@@ -100,24 +106,24 @@ def test_a_missing_snapshot_exits_with_3_and_requests_nothing(
     assert not (lab.folder / "state.db").exists()
 
 
-def test_a_second_request_is_refused_until_the_first_is_cancelled(
+def test_second_request_is_refused_until_the_first_is_cancelled(
     lab: Lab, capfd: pytest.CaptureFixture[str]
 ) -> None:
     first = lab.commit_events("I1@1")
     lab.merge()
     capfd.readouterr()
     assert run(["replay", "--table", "lab.world", "--from-snapshot", str(first), "--json"]) == 0
-    asked = told(capfd)
-    waiting = row(lab).replay
+    requested = read_json(capfd)
+    waiting = table_row(lab).replay
     assert waiting is not None
-    assert (waiting.id, waiting.from_snapshot) == (asked["replay_id"], first)
-    assert (asked["outcome"], asked["plan"]["events"]) == ("asked", 1)
+    assert (waiting.id, waiting.from_snapshot) == (requested["replay_id"], first)
+    assert (requested["outcome"], requested["plan"]["events"]) == ("asked", 1)
     assert run(["replay", "--table", "lab.world", "--full"]) == 4
     assert "is not done" in capfd.readouterr().err
-    assert row(lab).replay == waiting
+    assert table_row(lab).replay == waiting
     assert run(["replay", "--table", "lab.world", "--cancel", "--json"]) == 0
-    assert told(capfd) == {"table": "lab.world", "replay_id": waiting.id, "outcome": "cancelled"}
-    assert row(lab).replay is None
+    assert read_json(capfd) == {"table": "lab.world", "replay_id": waiting.id, "outcome": "cancelled"}
+    assert table_row(lab).replay is None
     assert run(["replay", "--table", "lab.world", "--cancel"]) == 0
     assert run(["replay", "--table", "lab.world", "--full"]) == 0
 
@@ -125,22 +131,22 @@ def test_a_second_request_is_refused_until_the_first_is_cancelled(
 @pytest.mark.parametrize(
     ("text", "ago"), [("2h", 7200.0), ("90m", 5400.0), ("1d", 86400.0), ("500ms", 0.5), ("3", 3.0)]
 )
-def test_times_may_be_relative(lab: Lab, text: str, ago: float) -> None:
+def test_relative_times_are_accepted(lab: Lab, text: str, ago: float) -> None:
     lab.commit_events("I1@1")
     lab.merge()
     if ago < 10:
         time.sleep(0.01)
     began = time.time()
     code = run(["replay", "--table", "lab.world", "--since", text])
-    if code == 3:  # longer ago than the only commit
+    if code == 3:  # before the only commit
         return
-    waiting = row(lab).replay
+    waiting = table_row(lab).replay
     assert waiting is not None
     assert waiting.since_ms == pytest.approx(1000 * (began - ago), abs=2000)
 
 
 @pytest.mark.parametrize("zone", ["", "Z", "+02:00"])
-def test_times_may_be_absolute_and_are_utc_unless_they_say_otherwise(lab: Lab, zone: str) -> None:
+def test_absolute_times_are_utc_unless_they_have_an_offset(lab: Lab, zone: str) -> None:
     lab.commit_events("I1@1")
     lab.merge()
     at = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=3)
@@ -148,7 +154,7 @@ def test_times_may_be_absolute_and_are_utc_unless_they_say_otherwise(lab: Lab, z
         run(["replay", "--table", "lab.world", "--since", f"{at.replace(tzinfo=None).isoformat()}{zone}"])
         == 0
     )
-    waiting = row(lab).replay
+    waiting = table_row(lab).replay
     assert waiting is not None
     assert waiting.since_ms == int(1000 * at.timestamp()) - (7_200_000 if zone == "+02:00" else 0)
 
@@ -159,25 +165,25 @@ def test_status_shows_the_replay(lab: Lab, capfd: pytest.CaptureFixture[str]) ->
     assert run(["replay", "--table", "lab.world", "--full"]) == 0
     capfd.readouterr()
     assert run(["status", "--json"]) == 0
-    assert told(capfd)["replay"]["full"] is True
+    assert read_json(capfd)["replay"]["full"] is True
     assert run(["status"]) == 0
     assert "rebuild from the whole changelog: waiting" in capfd.readouterr().out
 
 
 # --- waiting ----------------------------------------------------------------------------------------------
 
-ASKED = Replay("r1", 1000.0)
+REQUEST = Replay("r1", 1000.0)
 POLICY = Policy(quiet_seconds=0.0)
 
 
-class Story:
-    """A store in which something happens each time that the waiting one sleeps."""
+class ScriptedWait:
+    """A wait for a replay; at each of its sleeps, the next scripted event happens in the store."""
 
     def __init__(self, folder: Path, *events: Callable[[SqliteStore], object]) -> None:
         self.store = SqliteStore(folder / "state.db")
         self.events = list(events)
         self.now = 1000.0
-        apply(self.store, ReplayRequested(1000.0, "t", TERMS, ASKED), POLICY)
+        apply(self.store, ReplayRequested(1000.0, "t", OPTIONS, REQUEST), POLICY)
 
     def sleep(self, _: float) -> None:
         if self.events:
@@ -186,10 +192,10 @@ class Story:
     def wait(self, *, as_json: bool = True) -> Exit:
         console = open_console(stderr=True, environ={})
         try:
-            return await_end(
+            return wait_for_replay(
                 self.store,
                 "t",
-                ASKED,
+                REQUEST,
                 console,
                 as_json=as_json,
                 policy=POLICY,
@@ -202,19 +208,19 @@ class Story:
 
 def set_row(**fields: object) -> Callable[[SqliteStore], object]:
     def change(store: SqliteStore) -> None:
-        there = store.load(EVERYTHING).tables["t"]
-        assert store.compare_and_set(replace(there, **fields))  # type: ignore[arg-type]
+        current = store.load(ALL_ROWS).tables["t"]
+        assert store.compare_and_set(replace(current, **fields))  # type: ignore[arg-type]
 
     return change
 
 
-def work(store: SqliteStore) -> None:
-    taken = apply(store, Dispatch(1000.0, "default"), POLICY).after
-    assert isinstance(taken, SlotRow)
-    me = WorkerId(SlotId("default", 0), taken.gen, "run")
-    apply(store, Started(1000.0, me), POLICY)
-    apply(store, Pick(1000.0, me), POLICY)
-    apply(store, Progressed(1000.0, me, "t", None, "r1", ReplayProgress(4, 9)), POLICY)
+def start_replay(store: SqliteStore) -> None:
+    slot = apply(store, Dispatch(1000.0, "default"), POLICY).new_row
+    assert isinstance(slot, SlotRow)
+    worker = WorkerId(SlotId("default", 0), slot.gen, "run")
+    apply(store, Started(1000.0, worker), POLICY)
+    apply(store, Pick(1000.0, worker), POLICY)
+    apply(store, Progressed(1000.0, worker, "t", None, "r1", ReplayProgress(4, 9)), POLICY)
 
 
 @pytest.mark.parametrize(
@@ -227,98 +233,117 @@ def work(store: SqliteStore) -> None:
         (ReplayEnd("r0", 1.0, "done"), 4, "lost"),
     ],
 )
-def test_waiting_ends_as_the_replay_does(
+def test_wait_exits_with_the_outcome_of_the_replay(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], end: ReplayEnd, code: int, outcome: str
 ) -> None:
-    story = Story(tmp_path, work, set_row(replay=None, last_replay=end))
-    assert story.wait() == code
-    assert told(capfd)["outcome"] == outcome
+    scripted = ScriptedWait(tmp_path, start_replay, set_row(replay=None, last_replay=end))
+    assert scripted.wait() == code
+    assert read_json(capfd)["outcome"] == outcome
 
 
-def test_waiting_for_a_paused_table_exits_with_3_and_advises_resume(
+def test_wait_for_a_paused_table_exits_with_3_and_advises_resume(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    story = Story(tmp_path, lambda store: apply(store, Paused(1.0, "t"), POLICY))
-    assert story.wait(as_json=False) == 3
-    assert "icemirror resume --table t" in capfd.readouterr().err
+    scripted = ScriptedWait(tmp_path, lambda store: apply(store, PauseRequested(1.0, "t"), POLICY))
+    assert scripted.wait(as_json=False) == 3
+    shown = capfd.readouterr()
+    assert shown.err.splitlines()[-1] == (
+        "error: t is paused; the replay is stored and starts after: icemirror resume --table t"
+    )
+    assert shown.out == ""
 
 
-def test_waiting_long_checks_for_a_worker(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    nothing = [lambda store: None] * 100
-    story = Story(tmp_path, *nothing, set_row(replay=None, last_replay=ReplayEnd("r1", 1.0, "done")))
-    assert story.wait(as_json=False) == 0
+def test_wait_counts_one_row_in_the_singular(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    end = ReplayEnd("r1", 1.0, "done", ReplayProgress(1, 1, 1))
+    scripted = ScriptedWait(tmp_path, start_replay, set_row(replay=None, last_replay=end))
+    assert scripted.wait(as_json=False) == 0
+    assert capfd.readouterr().out == "t: done; 1 event, 1 row changed\n"
+
+
+def test_long_wait_without_a_worker_prints_a_hint(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    idle = [lambda store: None] * 100
+    scripted = ScriptedWait(tmp_path, *idle, set_row(replay=None, last_replay=ReplayEnd("r1", 1.0, "done")))
+    assert scripted.wait(as_json=False) == 0
     shown = capfd.readouterr()
     assert shown.err.count("is `icemirror watch` running?") == 1
     assert "done; 0 events" in shown.out
 
 
-def test_waiting_without_a_worker_repeats_the_hint_and_continues(
+def test_wait_without_a_worker_repeats_the_hint_and_continues(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    nothing = [lambda store: None] * 1300  # 650 s
-    story = Story(tmp_path, *nothing, set_row(replay=None, last_replay=ReplayEnd("r1", 1.0, "done")))
-    assert story.wait() == 0
-    said = [line for line in capfd.readouterr().err.splitlines() if "no worker" in line]
-    assert len(said) == 3
-    assert said[0] == (
+    idle = [lambda store: None] * 1300  # 650 s
+    scripted = ScriptedWait(tmp_path, *idle, set_row(replay=None, last_replay=ReplayEnd("r1", 1.0, "done")))
+    assert scripted.wait() == 0
+    hints = [line for line in capfd.readouterr().err.splitlines() if "no worker" in line]
+    assert len(hints) == 3
+    assert hints[0] == (
         "t: no worker has taken it yet; is `icemirror watch` running? If not, start it, or run `icemirror sweep`. "
         "Still waiting; Ctrl-C keeps the request"
     )
 
 
-def test_waiting_reports_that_the_job_ended(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    def pass_(store: SqliteStore) -> None:
-        story.now += 1000.0  # longer than a lease
+def test_wait_reports_a_dead_job(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def expire_lease(store: SqliteStore) -> None:
+        scripted.now += 1000.0  # longer than a lease
 
     idle = [lambda store: None] * 100
-    story = Story(
-        tmp_path, work, pass_, *idle, set_row(replay=None, last_replay=ReplayEnd("r1", 1.0, "done"))
+    scripted = ScriptedWait(
+        tmp_path,
+        start_replay,
+        expire_lease,
+        *idle,
+        set_row(replay=None, last_replay=ReplayEnd("r1", 1.0, "done")),
     )
-    assert story.wait() == 0
+    assert scripted.wait() == 0
     assert (
         "t: the job that merged it has died, and no trigger has recovered it; is `icemirror"
         in capfd.readouterr().err
     )
 
 
-def test_waiting_for_a_running_job_prints_no_hint(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_wait_for_a_running_job_prints_no_hint(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     idle = [lambda store: None] * 200
-    story = Story(tmp_path, work, *idle, set_row(replay=None, last_replay=ReplayEnd("r1", 1.0, "done")))
-    assert story.wait() == 0
-    assert "Waiting on" not in capfd.readouterr().err
+    scripted = ScriptedWait(
+        tmp_path, start_replay, *idle, set_row(replay=None, last_replay=ReplayEnd("r1", 1.0, "done"))
+    )
+    assert scripted.wait() == 0
+    assert "Still waiting" not in capfd.readouterr().err
 
 
-def test_a_finished_replay_ends_the_waiting(lab: Lab, capfd: pytest.CaptureFixture[str]) -> None:
-    """`--wait`, with the job's steps in place of a worker process."""
+def test_finished_replay_ends_the_wait(lab: Lab, capfd: pytest.CaptureFixture[str]) -> None:
+    """`--wait`, with the steps run in this process instead of a worker."""
     lab.commit_events("I1@1 I2@1")
     lab.merge()
     assert run(["replay", "--table", "lab.world", "--full", "--json"]) == 0
     capfd.readouterr()
-    waiting = row(lab).replay
+    waiting = table_row(lab).replay
     assert waiting is not None
     step = replay_step(lab.pipeline, lab.table, waiting)
     while not step.done:
         step = replay_step(lab.pipeline, lab.table, replace(waiting, progress=step.progress))
     with SqliteStore(lab.folder / "state.db") as store:
-        there = store.load(EVERYTHING).tables["lab.world"]
+        current = store.load(ALL_ROWS).tables["lab.world"]
         end = ReplayEnd(waiting.id, 1.0, "done", step.progress)
-        assert store.compare_and_set(replace(there, replay=None, last_replay=end))
+        assert store.compare_and_set(replace(current, replay=None, last_replay=end))
         console = open_console(stderr=True, environ={})
-        assert await_end(store, "lab.world", waiting, console, as_json=False, policy=POLICY) == 0
+        assert wait_for_replay(store, "lab.world", waiting, console, as_json=False, policy=POLICY) == 0
     assert "rebuilt from 2 events; it has 2 rows" in capfd.readouterr().out
 
 
-def test_waiting_without_a_terminal_prints_progress_lines(
+def test_wait_without_a_terminal_prints_progress_lines(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     idle = [lambda store: None] * 25
-    story = Story(tmp_path, work, *idle, set_row(replay=None, last_replay=ReplayEnd("r1", 1.0, "done")))
-    assert story.wait() == 0
+    scripted = ScriptedWait(
+        tmp_path, start_replay, *idle, set_row(replay=None, last_replay=ReplayEnd("r1", 1.0, "done"))
+    )
+    assert scripted.wait() == 0
     shown = capfd.readouterr().err.splitlines()
     assert shown == ["t: waiting for a worker", "t: replaying, 4 of 9 events"]
 
 
-def test_a_replay_without_a_worker_names_the_commands_that_start_one(
+def test_replay_without_a_worker_suggests_the_commands_that_start_one(
     lab: Lab, capfd: pytest.CaptureFixture[str]
 ) -> None:
     lab.commit_events("I1@1")
@@ -328,7 +353,7 @@ def test_a_replay_without_a_worker_names_the_commands_that_start_one(
     assert "lab.world: no trigger has checked this table yet; start `icemirror watch`" in shown
 
 
-def test_the_advice_to_rebuild_names_the_table(lab: Lab, capfd: pytest.CaptureFixture[str]) -> None:
+def test_advice_to_rebuild_names_the_table(lab: Lab, capfd: pytest.CaptureFixture[str]) -> None:
     lab.commit_events("I1@1")
     lab.merge()
     lab.catalog.drop_table("lab.world_changelog")
@@ -343,11 +368,11 @@ def test_the_advice_to_rebuild_names_the_table(lab: Lab, capfd: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("text", ["1970-01-01", "0001-01-01T00:00"])
-def test_long_ago_is_the_beginning(lab: Lab, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_times_up_to_1970_mean_the_beginning(lab: Lab, text: str, capsys: pytest.CaptureFixture[str]) -> None:
     lab.commit_events("I1@1")
     lab.merge()
     assert run(["replay", "--table", "lab.world", "--since", text]) == 0
-    waiting = row(lab).replay
+    waiting = table_row(lab).replay
     assert waiting is not None
     assert waiting.since_ms == 0
     capsys.readouterr()

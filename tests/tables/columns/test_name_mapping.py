@@ -1,4 +1,4 @@
-"""Changelog files without field ids, whose columns a name mapping tells apart."""
+"""Changelog files without field ids, whose columns a name mapping identifies."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ NESTED = changelog_schema(
 
 def without_ids(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(one.name, without_ids(one.type), one.nullable) for one in kind])
+        return pa.struct([pa.field(field.name, without_ids(field.type), field.nullable) for field in kind])
     if pa.types.is_large_list(kind):
         return pa.large_list(pa.field("element", without_ids(kind.value_type)))
     return kind
 
 
-def plain(lab: Lab, key: int, sequence: int, **values: object) -> pa.Table:
-    """A file of one event as a writer makes it that knows nothing of Iceberg, with a column that nobody mapped."""
+def file_without_ids(lab: Lab, key: int, sequence: int, **values: object) -> pa.Table:
+    """Return a file of one event as a writer without Iceberg support writes it, with an unmapped column."""
     event = {
         "id": key,
         "cdc_operation": "INSERT",
@@ -39,22 +39,22 @@ def plain(lab: Lab, key: int, sequence: int, **values: object) -> pa.Table:
         **values,
     }
     table = rows_table(lab.changelog.schema(), [event])
-    fields = [pa.field(one.name, without_ids(one.type)) for one in table.schema]
-    bare = pa.Table.from_pylist(table.to_pylist(), schema=pa.schema(fields))
-    return bare.append_column("unknown", pa.array([1]))
+    fields = [pa.field(field.name, without_ids(field.type)) for field in table.schema]
+    plain = pa.Table.from_pylist(table.to_pylist(), schema=pa.schema(fields))
+    return plain.append_column("unknown", pa.array([1]))
 
 
-def with_mapping(lab: Lab) -> None:
+def set_name_mapping(lab: Lab) -> None:
     mapping = lab.changelog.refresh().schema().name_mapping.model_dump_json()
     with lab.changelog.transaction() as transaction:
         transaction.set_properties({NAME_MAPPING: mapping})
 
 
-def test_files_without_ids_are_read_by_the_mapping_also_after_a_rename(tmp_path: Path) -> None:
+def test_name_mapping_resolves_files_without_ids_also_after_a_rename(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path, NESTED)
-    with_mapping(lab)
+    set_name_mapping(lab)
     home, tags = {"zip": 1, "city": "A"}, [{"t": "x"}]
-    lab.commit(plain(lab, 1, 1, name="one", home=home, tags=tags))
+    lab.commit(file_without_ids(lab, 1, 1, name="one", home=home, tags=tags))
     commit_events(lab, "I2@1", name="two", home=home, tags=tags)
     lab.merge()
     change_columns(
@@ -63,7 +63,7 @@ def test_files_without_ids_are_read_by_the_mapping_also_after_a_rename(tmp_path:
         lambda to: to.rename_column(("home", "city"), "town"),
     )
     commit_events(lab, "I3@3", title="three", home={"zip": 3, "town": "C"}, tags=[])
-    lab.commit(plain(lab, 4, 4, title="four", home=None, tags=[]))
+    lab.commit(file_without_ids(lab, 4, 4, title="four", home=None, tags=[]))
     lab.merge()
     town = {"zip": 1, "town": "A"}
     assert rows(lab) == [
@@ -75,14 +75,14 @@ def test_files_without_ids_are_read_by_the_mapping_also_after_a_rename(tmp_path:
     assert_sound(lab)
 
 
-def test_without_a_mapping_such_a_file_is_refused(tmp_path: Path) -> None:
+def test_file_without_ids_is_refused_without_a_name_mapping(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path, NESTED)
-    lab.commit(plain(lab, 1, 1, name="one"))
+    lab.commit(file_without_ids(lab, 1, 1, name="one"))
     with pytest.raises(Invalid, match="has no Iceberg field id"):
         lab.pipeline.advance(lab.table)
 
 
-def test_a_mapping_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_unparsable_name_mapping_is_refused(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path, NESTED)
     with lab.changelog.transaction() as transaction:
         transaction.set_properties({NAME_MAPPING: "{"})
@@ -90,10 +90,10 @@ def test_a_mapping_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         lab.pipeline.advance(lab.table)
 
 
-def test_it_travels_to_tasks(tmp_path: Path) -> None:
+def test_name_mapped_io_can_be_pickled(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path, NESTED)
-    with_mapping(lab)
+    set_name_mapping(lab)
     io = lab.pipeline.catalogs.load_changelog(lab.table).io
     assert isinstance(io, NameMappedIO)
-    again = pickle.loads(pickle.dumps(io))  # noqa: S301
-    assert again.names == io.names
+    copy = pickle.loads(pickle.dumps(io))  # noqa: S301
+    assert copy.names == io.names

@@ -6,7 +6,7 @@ import pytest
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import Table
 
-from spark_job.commit import manifest_tiers
+from spark_job.commit import choose_manifests
 from tests.lab.samples import (
     SCHEMA,
     UnsteadyCatalog,
@@ -32,9 +32,9 @@ def merging(catalog: UnsteadyCatalog) -> Table:
 def counts(table: Table, content: ManifestContent) -> list[tuple[int | None, int | None]]:
     """Return how many added and existing files each manifest of a kind has."""
     return [
-        (one.added_files_count, one.existing_files_count)
-        for one in manifests(table)
-        if one.content is content
+        (manifest.added_files_count, manifest.existing_files_count)
+        for manifest in manifests(table)
+        if manifest.content is content
     ]
 
 
@@ -49,7 +49,7 @@ def test_added_files_go_into_a_rewritten_manifest(merging: Table) -> None:
 
 def test_added_files_go_into_a_manifest_with_room(merging: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [commit_ids(merging, number, number + 100) for number in range(5)]
-    monkeypatch.setattr(manifest_tiers, "_MAX_REWRITTEN_DELETES", 2)
+    monkeypatch.setattr(choose_manifests, "_MAX_REWRITTEN_DELETES", 2)
     for path in paths[:4]:
         make_delta(merging, deletes=delete_files(merging.refresh(), {path: [1]})).commit()
     assert sorted(counts(merging, ManifestContent.DELETES)) == [(0, 2), (1, 1)]
@@ -63,6 +63,6 @@ def test_manifests_that_stay_keep_their_order(table: Table) -> None:
     path = commit_ids(table, 1, 2, 3)
     for position in range(2):
         make_delta(table, data_files(table, 4), delete_files(table.refresh(), {path: [position]})).commit()
-    before = [one.manifest_path for one in manifests(table)]
+    before = [manifest.manifest_path for manifest in manifests(table)]
     make_delta(table, data_files(table, 5), delete_files(table, {path: [2]})).commit()
-    assert [one.manifest_path for one in manifests(table)][2:] == before
+    assert [manifest.manifest_path for manifest in manifests(table)][2:] == before

@@ -13,13 +13,15 @@ from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownExcept
 
 from icemirror.errors import Conflict, Corrupt, Kind
 from icemirror.tables.cursor import Cursor
-from spark_job.commit.commit_slice import UncommittedSlice, commit_slice, root_after_slice
+from spark_job.commit.commit_slice import UncommittedSlice, commit_slice
+from spark_job.commit.next_root import root_after_slice
 from spark_job.engine.engine import InProcessEngine
 from spark_job.engine.work import Result, Work
-from spark_job.iceberg.mirror import CursorProperty, Mirror
-from spark_job.index.index_merge import MergedIndex
+from spark_job.iceberg.cursor_property import CursorProperty
+from spark_job.iceberg.mirror import Mirror
+from spark_job.index.apply_index_merge import MergedIndex
 from spark_job.index.root import IndexedFile, Root, read_root
-from spark_job.merge.shard_result import ShardResult, split_stopped
+from spark_job.merge.shard_result import ShardResult, split_outcomes
 from spark_job.plan.slices import Slice
 from tests.lab.lab import Lab
 
@@ -35,20 +37,20 @@ class Tampering(InProcessEngine):
         return self.change(super().run(work))
 
 
-def prepared(lab: Lab) -> tuple[Mirror, Slice]:
-    """Return the mirror and the next slice, as the pipeline sees them."""
-    ready = lab.pipeline.planner.require_plan(lab.table)
-    assert ready.mirror is not None
-    return ready.mirror, ready.slices[0]
+def next_slice(lab: Lab) -> tuple[Mirror, Slice]:
+    """Return the mirror and the next slice of the plan."""
+    table_plan = lab.pipeline.planner.require_plan(lab.table)
+    assert table_plan.mirror is not None
+    return table_plan.mirror, table_plan.slices[0]
 
 
 def location(lab: Lab) -> str:
     return str(lab.folder / "warehouse" / "index")
 
 
-def commit(lab: Lab, mirror: Mirror, part: Slice, shards: list[ShardResult]) -> None:
+def commit(lab: Lab, mirror: Mirror, slice_: Slice, shards: list[ShardResult]) -> None:
     merged = MergedIndex(mirror.root.segments if mirror.root else (), next_run=9)
-    commit_slice(UncommittedSlice(mirror, part, shards, merged), "run", location(lab))
+    commit_slice(UncommittedSlice(mirror, slice_, shards, merged), "run", location(lab))
 
 
 @pytest.fixture(params=[2, 3], ids=["v2", "v3"])
@@ -70,18 +72,18 @@ def test_summary_and_properties_hold_cursor_and_index_root(lab: Lab) -> None:
     assert head is not None
     assert head.summary is not None
     summary, properties = head.summary.additional_properties, lab.mirror.metadata.properties
-    ours = {name: value for name, value in summary.items() if name.startswith("icemirror.")}
-    cursor = Cursor.model_validate_json(ours["icemirror.cursor"])
+    own = {name: value for name, value in summary.items() if name.startswith("icemirror.")}
+    cursor = Cursor.model_validate_json(own["icemirror.cursor"])
     assert (cursor.source.snapshot_id, cursor.source.files_done) == (second, None)
     assert cursor.source.uuid == str(lab.changelog.metadata.table_uuid)
-    counts = {name: ours[f"icemirror.{name}"] for name in ("inserted", "updated", "deleted", "stale")}
+    counts = {name: own[f"icemirror.{name}"] for name in ("inserted", "updated", "deleted", "stale")}
     assert counts == {"inserted": "1", "updated": "1", "deleted": "1", "stale": "0"}
-    assert (ours["icemirror.version"], ours["icemirror.epoch"], ours["icemirror.live-rows"]) == (
+    assert (own["icemirror.version"], own["icemirror.epoch"], own["icemirror.live-rows"]) == (
         "1",
         "2",
         "2",
     )
-    assert ours["icemirror.run-id"] == "test"
+    assert own["icemirror.run-id"] == "test"
     anchor = CursorProperty.model_validate_json(properties["icemirror.cursor"])
     assert anchor == CursorProperty(
         snapshot_id=head.snapshot_id,
@@ -90,8 +92,8 @@ def test_summary_and_properties_hold_cursor_and_index_root(lab: Lab) -> None:
         cursor=cursor,
         files_number=head.sequence_number,
     )
-    assert properties["icemirror.index-root"] == ours["icemirror.index-root"]
-    root = read_root(lab.mirror.io, ours["icemirror.index-root"])
+    assert properties["icemirror.index-root"] == own["icemirror.index-root"]
+    root = read_root(lab.mirror.io, own["icemirror.index-root"])
     assert (root.snapshot_id, root.epoch, root.live_rows) == (head.snapshot_id, 2, 2)
     assert first != second
 
@@ -112,9 +114,9 @@ def test_every_written_file_is_referenced_by_table_or_index(started: Lab) -> Non
     root = read_root(started.mirror.io, started.mirror.metadata.properties["icemirror.index-root"])
     for segment in root.segments:
         assert started.mirror.io.new_input(segment.path).exists()
-    named = {file.path for file in root.files}
-    read = {task.file.file_path for task in started.mirror.scan().plan_files()}
-    assert read <= named
+    indexed = {file.path for file in root.files}
+    live = {task.file.file_path for task in started.mirror.scan().plan_files()}
+    assert live <= indexed
 
 
 def _with_files(mirror: Mirror, files: list[IndexedFile]) -> Mirror:
@@ -132,19 +134,19 @@ PLANTED: dict[str, Callable[[list[IndexedFile]], list[IndexedFile]]] = {
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_an_index_that_counts_other_rows_than_the_table_commits_nothing(started: Lab, name: str) -> None:
-    mirror, part = prepared(started)
+def test_index_with_other_counts_than_the_table_commits_nothing(started: Lab, name: str) -> None:
+    mirror, slice_ = next_slice(started)
     assert mirror.root is not None
     wrong = _with_files(mirror, PLANTED[name](list(mirror.root.files)))
     location = started.mirror.metadata_location
     with pytest.raises(Corrupt, match="nothing was committed"):
-        commit(started, wrong, part, [])
+        commit(started, wrong, slice_, [])
     assert started.mirror.metadata_location == location
 
 
 def test_check_passes_without_a_planted_mistake(started: Lab) -> None:
-    mirror, part = prepared(started)
-    commit(started, mirror, part, [])
+    mirror, slice_ = next_slice(started)
+    commit(started, mirror, slice_, [])
 
 
 def _removed(shard: ShardResult, file: list[int], pos: list[int]) -> ShardResult:
@@ -167,7 +169,7 @@ def test_two_keys_located_at_one_row_commit_nothing(started: Lab) -> None:
 
 MISCOUNTED: dict[str, Callable[[ShardResult], ShardResult]] = {
     # The old row is removed, the new one is in no file of the table: a row is lost.
-    "a data file too few": lambda shard: replace(shard, data_files=(), spec_ids=()),
+    "a data file too few": lambda shard: replace(shard, data_files=()),
     # The new row is written, the old one stays: a key with two rows.
     "a removed row too few": lambda shard: _removed(shard, [], []),
     # The new row is in the table but not in the index: the next update would add a second one.
@@ -179,9 +181,7 @@ MISCOUNTED: dict[str, Callable[[ShardResult], ShardResult]] = {
 
 
 @pytest.mark.parametrize("name", MISCOUNTED)
-def test_a_shard_whose_rows_entries_and_removals_do_not_add_up_commits_nothing(
-    started: Lab, name: str
-) -> None:
+def test_shard_with_inconsistent_counts_commits_nothing(started: Lab, name: str) -> None:
     result = started.reconfigure(
         engine=Tampering(change=lambda shards: [MISCOUNTED[name](shard) for shard in shards])
     ).try_merge()
@@ -193,13 +193,13 @@ def test_a_shard_whose_rows_entries_and_removals_do_not_add_up_commits_nothing(
 def run_shards(lab: Lab, mirror: Mirror, slice_: Slice) -> list[ShardResult]:
     """Run the shards of the next slice; nothing is committed."""
     table_plan = lab.pipeline.planner.require_plan(lab.table)
-    work = lab.pipeline.slice_work(table_plan, mirror, slice_, location(lab))
-    return split_stopped(lab.pipeline.engine.run(work))[0]
+    work = lab.pipeline.prepare_slice_work(table_plan, mirror, slice_, location(lab))
+    return split_outcomes(lab.pipeline.engine.run(work))[0]
 
 
 def test_root_updates_counts_and_lists_new_segments_first(started: Lab) -> None:
-    mirror, part = prepared(started)
-    shards = run_shards(started, mirror, part)
+    mirror, slice_ = next_slice(started)
+    shards = run_shards(started, mirror, slice_)
     assert mirror.root is not None
     (old,) = mirror.root.files
     merged = MergedIndex(mirror.root.segments, next_run=9)
@@ -216,7 +216,7 @@ def test_root_updates_counts_and_lists_new_segments_first(started: Lab) -> None:
     assert isinstance(root, Root)
 
 
-def test_a_slice_without_files_moves_cursor_and_epoch(lab: Lab) -> None:
+def test_slice_without_files_advances_cursor_and_epoch(lab: Lab) -> None:
     lab.commit_events("I1@1")
     lab.merge()
     empty = lab.commit()
@@ -247,39 +247,39 @@ def test_conflict_deletes_only_the_files_of_the_attempt(
     started: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = started.reconfigure()
-    mirror, part = prepared(started)
+    mirror, slice_ = next_slice(started)
     before = started.files_on_disk()
-    shards = run_shards(started, mirror, part)
-    own = started.files_on_disk() - before
-    theirs: set[str] = set()
+    shards = run_shards(started, mirror, slice_)
+    own_files = started.files_on_disk() - before
+    other_files: set[str] = set()
 
     def act(real: Callable[..., Any], *arguments: Any) -> Any:
         monkeypatch.undo()
-        own.update(started.files_on_disk() - before)
+        own_files.update(started.files_on_disk() - before)
         other.merge()
-        theirs.update(started.files_on_disk() - before - own)
+        other_files.update(started.files_on_disk() - before - own_files)
         return real(*arguments)
 
     _commit_with(monkeypatch, started, act)
     with pytest.raises(Conflict):
-        commit(started, mirror, part, shards)
-    assert own
-    assert started.files_on_disk() == before | theirs
+        commit(started, mirror, slice_, shards)
+    assert own_files
+    assert started.files_on_disk() == before | other_files
     assert started.rows() == {1: "I1@1", 2: "U2@5", 3: "I3@1"}
 
 
 def test_unverified_conflict_deletes_no_file(started: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """The HTTP client's retry was refused; its first request had succeeded, and a cache hides that."""
     real_load = started.catalog.load_table
-    shown: list[Any] = []
+    stale: list[Any] = []
 
     def act(real: Callable[..., Any], *arguments: Any) -> Any:
         before = real_load(arguments[0].name())
         real(*arguments)
-        shown.append(before)
+        stale.append(before)
         raise CommitFailedException("409")
 
-    monkeypatch.setattr(started.catalog, "load_table", lambda name: shown.pop() if shown else real_load(name))
+    monkeypatch.setattr(started.catalog, "load_table", lambda name: stale.pop() if stale else real_load(name))
     _commit_with(monkeypatch, started, act)
     assert started.merge().outcome == "up-to-date"
     assert started.rows() == {1: "I1@1", 2: "U2@5", 3: "I3@1"}
@@ -288,17 +288,17 @@ def test_unverified_conflict_deletes_no_file(started: Lab, monkeypatch: pytest.M
 def test_conflict_is_planned_again_from_the_new_head(started: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another merge commits the same slice first: this one has nothing left to do."""
     other = started.reconfigure()
-    lost: list[bool] = []
+    conflicts: list[bool] = []
 
     def act(real: Callable[..., Any], *arguments: Any) -> Any:
-        if not lost:
-            lost.append(True)
+        if not conflicts:
+            conflicts.append(True)
             other.merge()
         return real(*arguments)
 
     _commit_with(monkeypatch, started, act)
     result = started.merge()
-    assert (result.outcome, lost) == ("up-to-date", [True])
+    assert (result.outcome, conflicts) == ("up-to-date", [True])
     assert started.rows() == {1: "I1@1", 2: "U2@5", 3: "I3@1"}
     epochs = [
         snapshot.summary["icemirror.epoch"] for snapshot in started.mirror.snapshots() if snapshot.summary
@@ -360,23 +360,23 @@ def test_commit_that_succeeds_late_still_has_its_files(
     started: Lab, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     """The catalog was slow: an immediate check proves nothing, so no file may be deleted."""
-    late: list[Callable[[], object]] = []
+    delayed: list[Callable[[], object]] = []
 
     def act(real: Callable[..., Any], *arguments: Any) -> Any:
-        late.append(lambda: real(*arguments))
+        delayed.append(lambda: real(*arguments))
         raise error
 
     _commit_with(monkeypatch, started, act)
     result = started.try_merge()
     assert result.error is not None
-    late[0]()
+    delayed[0]()
     monkeypatch.undo()
     assert started.rows() == {1: "I1@1", 2: "U2@5", 3: "I3@1"}
     assert started.merge().outcome == "up-to-date"
 
 
 @pytest.mark.parametrize(
-    "step", ["commit_slice.write_deletes", "commit_root.write_root", "commit_slice.live_files"]
+    "step", ["commit_slice.write_deletes", "commit_snapshot.write_root", "commit_slice.live_files"]
 )
 def test_failure_before_the_commit_leaves_no_file_and_a_retry_succeeds(
     started: Lab, monkeypatch: pytest.MonkeyPatch, step: str

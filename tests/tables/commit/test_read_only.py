@@ -1,4 +1,4 @@
-"""A catalog or a warehouse that may not be written needs a person; nothing is committed and nothing is left."""
+"""A read-only catalog or warehouse blocks the table; nothing is committed and no file is left."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.lab.lab import Lab
 
 
 def forbid_writing(lab: Lab) -> None:
-    """As for a file, or a folder, that this user may only read."""
+    """Make the catalog read-only, like a file or folder without write permission."""
     catalog = lab.catalog
     assert isinstance(catalog, SqlCatalog)
     catalog.engine.dispose()
@@ -26,7 +26,7 @@ def forbid_writing(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("merged", [False, True])
-def test_a_read_only_catalog_needs_a_person(tmp_path: Path, merged: bool) -> None:
+def test_read_only_catalog_blocks_the_table(tmp_path: Path, merged: bool) -> None:
     lab = Lab.make(tmp_path)
     lab.commit_events("I1@1")
     if merged:
@@ -42,14 +42,14 @@ def test_a_read_only_catalog_needs_a_person(tmp_path: Path, merged: bool) -> Non
     assert "Let the user that runs icemirror read and write there" in error.message
     assert "INSERT" not in error.message
     assert "UPDATE" not in error.message
-    left = {path for path in lab.files_on_disk() - files if not path.endswith(".metadata.json")}
-    assert left == set()
+    leftover = {path for path in lab.files_on_disk() - files if not path.endswith(".metadata.json")}
+    assert leftover == set()
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS])
-@pytest.mark.parametrize("what", [".parquet", ".metadata.json", ".avro"])
-def test_a_read_only_warehouse_needs_a_person(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, code: int
+@pytest.mark.parametrize("suffix", [".parquet", ".metadata.json", ".avro"])
+def test_read_only_warehouse_blocks_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, code: int
 ) -> None:
     lab = Lab.make(tmp_path)
     lab.commit_events("I1@1")
@@ -59,7 +59,7 @@ def test_a_read_only_warehouse_needs_a_person(
     create = PyArrowFile.create
 
     def refuse(file: PyArrowFile, *rest: Any, **named: Any) -> Any:
-        if file.location.endswith(what):
+        if file.location.endswith(suffix):
             raise OSError(code, "may not", file.location)
         return create(file, *rest, **named)
 
@@ -73,7 +73,7 @@ def test_a_read_only_warehouse_needs_a_person(
     assert lab.merge().live_rows == 1
 
 
-def test_a_full_disk_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_is_retried_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = Lab.make(tmp_path)
     lab.commit_events("I1@1")
 
@@ -86,7 +86,7 @@ def test_a_full_disk_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert exit_for_kind(error.kind) == Exit.RETRY_LATER
 
 
-def test_a_file_that_is_no_catalog_needs_a_person(tmp_path: Path) -> None:
+def test_catalog_file_that_is_no_database_blocks_the_table(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path)
     (tmp_path / "catalog.db").write_text("this is no database, but long enough to be looked at as one" * 20)
     error = lab.reconfigure().try_merge().error

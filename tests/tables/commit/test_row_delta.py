@@ -78,7 +78,7 @@ def test_one_snapshot_holds_rows_deletes_summary_and_properties(table: Table) ->
     assert ids_of(table) == [1, 3, 4]
 
 
-def test_the_first_snapshot_has_no_parent(table: Table) -> None:
+def test_first_snapshot_has_no_parent(table: Table) -> None:
     make_delta(table, data_files(table, 1)).commit()
     head = table.refresh().current_snapshot()
     assert head is not None
@@ -86,7 +86,7 @@ def test_the_first_snapshot_has_no_parent(table: Table) -> None:
     assert ids_of(table) == [1]
 
 
-def test_a_commit_without_files_still_moves_the_head(table: Table) -> None:
+def test_commit_without_files_moves_the_head(table: Table) -> None:
     commit_ids(table, 1)
     delta = make_delta(table, summary={"icemirror.cursor": "next"})
     delta.commit()
@@ -98,7 +98,7 @@ def test_a_commit_without_files_still_moves_the_head(table: Table) -> None:
     assert ids_of(table) == [1]
 
 
-def test_operation_of_a_snapshot_shows_whether_rows_were_removed(table: Table) -> None:
+def test_snapshot_operation_is_overwrite_if_rows_were_removed(table: Table) -> None:
     path = commit_ids(table, 1, 2)
     first = table.current_snapshot()
     make_delta(table, data_files(table, 3), delete_files(table, {path: [0]})).commit()
@@ -116,25 +116,25 @@ def test_summary_totals_continue_from_the_parent(table: Table) -> None:
     head = table.refresh().current_snapshot()
     assert head is not None
     assert head.summary is not None
-    counted = {
+    totals = {
         name: head.summary[name] for name in ("total-records", "total-data-files", "total-delete-files")
     }
-    assert counted == {"total-records": "3", "total-data-files": "2", "total-delete-files": "1"}
+    assert totals == {"total-records": "3", "total-data-files": "2", "total-delete-files": "1"}
     assert head.summary["total-position-deletes"] == "1"
     assert head.summary["added-position-deletes"] == "1"
 
 
-def _commit_elsewhere(catalog: UnsteadyCatalog) -> Callable[[], object]:
+def _commit_as_another_writer(catalog: UnsteadyCatalog) -> Callable[[], object]:
     """Commit as another writer when called."""
     return lambda: commit_ids(catalog.load_table("ns.t"), 99)
 
 
-def test_a_head_that_moved_before_the_commit_is_a_conflict_and_changes_nothing(
+def test_head_that_moved_before_the_commit_is_a_conflict_and_changes_nothing(
     catalog: UnsteadyCatalog, table: Table
 ) -> None:
     commit_ids(table, 1)
     delta = make_delta(table, data_files(table, 2))
-    _commit_elsewhere(catalog)()
+    _commit_as_another_writer(catalog)()
     location = catalog.load_table("ns.t").metadata_location
     with pytest.raises(Conflict, match="another writer committed first"):
         delta.commit()
@@ -142,12 +142,12 @@ def test_a_head_that_moved_before_the_commit_is_a_conflict_and_changes_nothing(
     assert ids_of(table) == [1, 99]
 
 
-def test_a_head_that_moves_during_the_commit_is_a_conflict_and_changes_nothing(
+def test_head_that_moves_during_the_commit_is_a_conflict_and_changes_nothing(
     catalog: UnsteadyCatalog, table: Table
 ) -> None:
     commit_ids(table, 1)
     delta = make_delta(table, data_files(table, 2))
-    catalog.before_commit = _commit_elsewhere(catalog)
+    catalog.before_commit = _commit_as_another_writer(catalog)
     with pytest.raises(Conflict):
         delta.commit()
     assert ids_of(table) == [1, 99]
@@ -157,7 +157,7 @@ def test_first_commit_on_a_table_filled_by_another_writer_is_a_conflict(
     catalog: UnsteadyCatalog, table: Table
 ) -> None:
     delta = make_delta(table, data_files(table, 2))
-    _commit_elsewhere(catalog)()
+    _commit_as_another_writer(catalog)()
     with pytest.raises(Conflict):
         delta.commit()
     assert ids_of(table) == [99]
@@ -206,7 +206,7 @@ def test_commit_that_succeeded_despite_an_error_response_is_returned(
     assert ids_of(table) == [1, 2]
 
 
-def test_a_commit_that_was_refused_is_a_conflict(catalog: UnsteadyCatalog, table: Table) -> None:
+def test_refused_commit_is_a_conflict(catalog: UnsteadyCatalog, table: Table) -> None:
     delta = make_delta(table, data_files(table, 1))
     catalog.refusal = CommitFailedException("409")
     with pytest.raises(Conflict, match="409"):
@@ -239,17 +239,17 @@ def test_refusal_caused_by_a_visible_commit_is_a_plain_conflict(
 
 
 @pytest.mark.parametrize("name", UNCLEAR)
-@pytest.mark.parametrize("landed", [True, False])
+@pytest.mark.parametrize("committed", [True, False])
 def test_unclear_response_without_a_readable_table_is_unknown(
-    catalog: UnsteadyCatalog, table: Table, name: str, landed: bool
+    catalog: UnsteadyCatalog, table: Table, name: str, committed: bool
 ) -> None:
     delta = make_delta(table, data_files(table, 1))
     catalog.blindness = ConnectionError("no route")
-    catalog.answer, catalog.refusal = (UNCLEAR[name], None) if landed else (None, UNCLEAR[name])
+    catalog.answer, catalog.refusal = (UNCLEAR[name], None) if committed else (None, UNCLEAR[name])
     with pytest.raises(CommitUnknown, match=f"{delta.snapshot_id} may have been committed.*no route"):
         delta.commit()
     catalog.recover()
-    assert ids_of(table) == ([1] if landed else [])
+    assert ids_of(table) == ([1] if committed else [])
 
 
 def test_refusal_without_a_readable_table_is_unknown(catalog: UnsteadyCatalog, table: Table) -> None:
@@ -262,21 +262,23 @@ def test_refusal_without_a_readable_table_is_unknown(catalog: UnsteadyCatalog, t
     assert ids_of(table) == [1]
 
 
-@pytest.mark.parametrize("landed", [True, False])
-def test_refusal_with_hidden_history_is_unknown(catalog: UnsteadyCatalog, table: Table, landed: bool) -> None:
+@pytest.mark.parametrize("committed", [True, False])
+def test_refusal_with_hidden_history_is_unknown(
+    catalog: UnsteadyCatalog, table: Table, committed: bool
+) -> None:
     """The attempt may have succeeded and its snapshot expired; or the catalog returns only the newest one."""
     delta = make_delta(table, data_files(table, 1))
     other = catalog.load_table(table.name())
-    if landed:
+    if committed:
         delta.commit()
     else:
         commit_ids(other, 2)
-    lost = other.refresh().metadata.snapshots[-1].snapshot_id
+    expired = other.refresh().metadata.snapshots[-1].snapshot_id
     commit_ids(other, 3)
-    expire_like_java(other, lost)
+    expire_like_java(other, expired)
     with pytest.raises(CommitUnknown, match="no longer lists"):
         delta.commit()
-    assert ids_of(other) == ([1, 3] if landed else [2, 3])
+    assert ids_of(other) == ([1, 3] if committed else [2, 3])
 
 
 @pytest.mark.parametrize("name", UNCLEAR)
@@ -299,7 +301,7 @@ def test_every_metadata_file_is_recorded_for_clean_up(catalog: UnsteadyCatalog, 
     with pytest.raises(Conflict):
         delta.commit()
     new = {file.name for file in folder.iterdir()} - before
-    assert new == {Path(one).name for one in delta.written}
+    assert new == {Path(path).name for path in delta.metadata_paths}
     assert len(new) == 3  # two manifests and their list
 
 
@@ -308,7 +310,7 @@ def merging(catalog: UnsteadyCatalog) -> Table:
     return catalog.create_table("ns.t", SCHEMA, properties={"commit.manifest.min-count-to-merge": "3"})
 
 
-def test_many_small_manifests_become_one_and_entries_keep_their_numbers(merging: Table) -> None:
+def test_small_manifests_are_merged_and_entries_keep_their_sequence_numbers(merging: Table) -> None:
     expected: dict[str, tuple[int | None, int | None, int | None]] = {}
     for number in range(10):
         path = commit_ids(merging, number)
@@ -324,13 +326,13 @@ def test_data_and_delete_manifests_are_merged_separately(merging: Table) -> None
     paths = [commit_ids(merging, number, number + 100) for number in range(6)]
     for path in paths:
         make_delta(merging, deletes=delete_files(merging.refresh(), {path: [1]})).commit()
-    found = manifests(merging)
-    for manifest in found:
+    merged = manifests(merging)
+    for manifest in merged:
         kinds = {
             entry.data_file.content.name == "DATA" for entry in manifest.fetch_manifest_entry(merging.io)
         }
         assert kinds == {manifest.content is ManifestContent.DATA}
-    assert len(found) <= 8
+    assert len(merged) <= 8
     assert ids_of(merging) == list(range(6))
 
 
@@ -365,7 +367,7 @@ def test_manifests_without_live_entries_are_dropped(table: Table) -> None:
     assert ids_of(table) == [2, 3]
 
 
-def test_entries_of_a_removed_file_do_not_come_back_by_merging(merging: Table) -> None:
+def test_manifest_merge_does_not_restore_entries_of_removed_files(merging: Table) -> None:
     for number in range(4):
         commit_ids(merging, number)
     merging.delete("id = 2")

@@ -13,8 +13,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AddSnapshotUpdate, RemoveSnapshotsUpdate, SetSnapshotRefUpdate
 
-from spark_job.commit.owned_locations import OwnedLocations
-from spark_job.commit.unreferenced_files import UnreferencedFiles, find_unreferenced
+from spark_job.commit.expire.owned_locations import OwnedLocations
+from spark_job.commit.expire.unreferenced_files import UnreferencedFiles, find_unreferenced
 from spark_job.index.root import Root, write_root
 from spark_job.pyiceberg_private.manifest_files import (
     NewManifest,
@@ -35,7 +35,7 @@ def table(catalog: UnsteadyCatalog) -> Table:
     return catalog.create_table("ns.t", SCHEMA, properties={"format-version": "2"})
 
 
-def add(
+def add_snapshot(
     table: Table,
     snapshot_id: int,
     parent: int | None,
@@ -74,8 +74,8 @@ def inherit(table: Table, snapshot_id: int) -> list[ManifestFile]:
     return list_manifests(table.io, snapshot.manifest_list)
 
 
-def removing(
-    table: Table, snapshot_id: int, gone: Sequence[DataFile], kept: Sequence[DataFile] = ()
+def manifest_with_removals(
+    table: Table, snapshot_id: int, removed: Sequence[DataFile], kept: Sequence[DataFile] = ()
 ) -> ManifestFile:
     """Write a manifest that lists some files as deleted, and others that stay."""
     metadata = table.metadata
@@ -85,7 +85,7 @@ def removing(
     )
     with _Writer(new) as writer:
         for files, status in (
-            (gone, ManifestEntryStatus.DELETED),
+            (removed, ManifestEntryStatus.DELETED),
             (kept, ManifestEntryStatus.EXISTING),
         ):
             for file in files:
@@ -103,17 +103,17 @@ def removing(
 def expire(table: Table, *snapshot_ids: int, index: str = INDEX) -> UnreferencedFiles:
     """Remove snapshots from the metadata; return what became unreferenced."""
     before = table.refresh().metadata
-    expired = [one for one in before.snapshots if one.snapshot_id in snapshot_ids]
+    expired = [snapshot for snapshot in before.snapshots if snapshot.snapshot_id in snapshot_ids]
     update = RemoveSnapshotsUpdate.model_validate({"snapshot-ids": list(snapshot_ids)})
     after = table.catalog.commit_table(table, (), (update,)).metadata
-    return find_unreferenced(table.io, before, after, expired, OwnedLocations.of(before, index))
+    return find_unreferenced(table.io, before, after, expired, OwnedLocations.from_metadata(before, index))
 
 
 def test_replaced_file_is_deleted_with_its_last_snapshot(table: Table) -> None:
     old, new = data_files(table, 1), data_files(table, 2)
-    add(table, 1, None, [first := manifest_of(table, 1, old)])
-    add(table, 2, 1, [removing(table, 2, old), manifest_of(table, 2, new)])
-    add(table, 3, 2, [manifest_of(table, 3, data_files(table, 3))])
+    add_snapshot(table, 1, None, [first := manifest_of(table, 1, old)])
+    add_snapshot(table, 2, 1, [manifest_with_removals(table, 2, old), manifest_of(table, 2, new)])
+    add_snapshot(table, 3, 2, [manifest_of(table, 3, data_files(table, 3))])
     free = expire(table, 1)
     assert free.content == {old[0].file_path}
     assert first.manifest_path in free.metadata
@@ -122,21 +122,21 @@ def test_replaced_file_is_deleted_with_its_last_snapshot(table: Table) -> None:
 
 def test_merged_manifests_are_deleted_and_their_files_stay(table: Table) -> None:
     old = data_files(table, 1)
-    add(table, 1, None, [first := manifest_of(table, 1, old)])
-    add(table, 2, 1, [removing(table, 2, (), kept=old)])
+    add_snapshot(table, 1, None, [first := manifest_of(table, 1, old)])
+    add_snapshot(table, 2, 1, [manifest_with_removals(table, 2, (), kept=old)])
     free = expire(table, 1)
     assert free.content == frozenset()
     assert first.manifest_path in free.metadata
 
 
-def test_abandoned_snapshots_share_manifests_with_those_in_between(table: Table) -> None:
-    """It is no ancestor of the oldest snapshot on main, which therefore cannot represent the others."""
-    add(table, 1, None, [manifest_of(table, 1, data_files(table, 1))])
+def test_manifest_shared_with_an_abandoned_snapshot_stays(table: Table) -> None:
+    """The abandoned snapshot is no ancestor of the oldest one on main, which therefore cannot represent the others."""
+    add_snapshot(table, 1, None, [manifest_of(table, 1, data_files(table, 1))])
     shared = manifest_of(table, 2, data_files(table, 2))
-    add(table, 2, 1, [*inherit(table, 1), shared])
+    add_snapshot(table, 2, 1, [*inherit(table, 1), shared])
     own = manifest_of(table, 9, data_files(table, 9))
-    add(table, 9, 2, [*inherit(table, 2), own], ref="")
-    add(table, 3, 2, inherit(table, 2))
+    add_snapshot(table, 9, 2, [*inherit(table, 2), own], ref="")
+    add_snapshot(table, 3, 2, inherit(table, 2))
     free = expire(table, 9)
     assert own.manifest_path in free.metadata
     assert shared.manifest_path not in free.metadata
@@ -144,37 +144,37 @@ def test_abandoned_snapshots_share_manifests_with_those_in_between(table: Table)
 
 def test_file_removed_only_on_a_branch_stays(table: Table) -> None:
     """Main got it after the oldest checked snapshot."""
-    add(table, 1, None, [manifest_of(table, 1, data_files(table, 1))])
-    add(table, 2, 1, inherit(table, 1))
+    add_snapshot(table, 1, None, [manifest_of(table, 1, data_files(table, 1))])
+    add_snapshot(table, 2, 1, inherit(table, 1))
     late = data_files(table, 3)
-    add(table, 3, 2, [*inherit(table, 2), manifest_of(table, 3, late)])
-    add(table, 4, 3, [removing(table, 4, late)], ref="try")
+    add_snapshot(table, 3, 2, [*inherit(table, 2), manifest_of(table, 3, late)])
+    add_snapshot(table, 4, 3, [manifest_with_removals(table, 4, late)], ref="try")
     assert late[0].file_path not in expire(table, 1).content
 
 
 def test_files_of_a_tag_stay(table: Table) -> None:
     old = data_files(table, 1)
-    add(table, 1, None, [manifest_of(table, 1, data_files(table, 7))])
-    add(table, 2, 1, [manifest := manifest_of(table, 2, old)])
-    add(table, 3, 2, [removing(table, 3, old)])
-    add(table, 4, 3, [])
+    add_snapshot(table, 1, None, [manifest_of(table, 1, data_files(table, 7))])
+    add_snapshot(table, 2, 1, [manifest := manifest_of(table, 2, old)])
+    add_snapshot(table, 3, 2, [manifest_with_removals(table, 3, old)])
+    add_snapshot(table, 4, 3, [])
     table.refresh().manage_snapshots().create_tag(2, "audit").commit()
     free = expire(table, 1, 3)
     assert old[0].file_path not in free.content
     assert manifest.manifest_path not in free.metadata
 
 
-def test_a_file_of_several_vectors_stays_while_one_is_read(table: Table) -> None:
+def test_file_with_several_vectors_stays_while_one_is_live(table: Table) -> None:
     """Entries with the same path, one removed and one not."""
     shared = data_files(table, 1)
-    add(table, 1, None, [manifest_of(table, 1, shared)])
-    add(table, 2, 1, [removing(table, 2, shared, kept=shared)])
+    add_snapshot(table, 1, None, [manifest_of(table, 1, shared)])
+    add_snapshot(table, 2, 1, [manifest_with_removals(table, 2, shared, kept=shared)])
     assert expire(table, 1).content == frozenset()
 
 
-def test_nothing_is_read_if_nothing_expired(table: Table) -> None:
-    add(table, 1, None, [manifest_of(table, 1, data_files(table, 1))])
-    own = OwnedLocations.of(table.metadata, INDEX)
+def test_nothing_is_unreferenced_if_nothing_expired(table: Table) -> None:
+    add_snapshot(table, 1, None, [manifest_of(table, 1, data_files(table, 1))])
+    own = OwnedLocations.from_metadata(table.metadata, INDEX)
     assert (
         len(find_unreferenced(table.io, table.metadata, table.metadata, table.metadata.snapshots, own)) == 0
     )
@@ -186,27 +186,36 @@ def test_data_file_outside_of_owned_locations_stays(table: Table) -> None:
     foreign = DataFile(*file._data)
     foreign[1] = VICTIM
     assert foreign.file_path == VICTIM
-    add(table, 1, None, [manifest_of(table, 1, [file, foreign])])
-    add(table, 2, 1, [removing(table, 2, [file, foreign])])
+    add_snapshot(table, 1, None, [manifest_of(table, 1, [file, foreign])])
+    add_snapshot(table, 2, 1, [manifest_with_removals(table, 2, [file, foreign])])
     assert expire(table, 1).content == {file.file_path}
 
 
 def test_metadata_files_outside_of_owned_locations_stay(table: Table) -> None:
-    add(table, 1, None, [])
-    add(table, 2, 1, [])
+    add_snapshot(table, 1, None, [])
+    add_snapshot(table, 2, 1, [])
     before = table.metadata
     elsewhere = before.model_copy(update={"location": "file:///elsewhere"})
     after = before.model_copy(update={"snapshots": before.snapshots[1:]})
-    gone = before.snapshots[:1]
-    (free,) = find_unreferenced(table.io, before, after, gone, OwnedLocations.of(before, INDEX)).metadata
+    expired = before.snapshots[:1]
+    (free,) = find_unreferenced(
+        table.io, before, after, expired, OwnedLocations.from_metadata(before, INDEX)
+    ).metadata
     assert free == before.snapshots[0].manifest_list
-    assert len(find_unreferenced(table.io, before, after, gone, OwnedLocations.of(elsewhere, INDEX))) == 0
+    assert (
+        len(
+            find_unreferenced(
+                table.io, before, after, expired, OwnedLocations.from_metadata(elsewhere, INDEX)
+            )
+        )
+        == 0
+    )
 
 
 @pytest.mark.parametrize("cursor", [{}, {"icemirror.cursor": "{}"}], ids=["no cursor", "a cursor"])
-def test_an_index_root_elsewhere_is_not_even_read(table: Table, cursor: dict[str, str]) -> None:
-    add(table, 1, None, [], summary={"icemirror.index-root": VICTIM, **cursor})
-    add(table, 2, 1, [])
+def test_index_root_outside_of_owned_locations_is_not_read(table: Table, cursor: dict[str, str]) -> None:
+    add_snapshot(table, 1, None, [], summary={"icemirror.index-root": VICTIM, **cursor})
+    add_snapshot(table, 2, 1, [])
     assert expire(table, 1).index == frozenset()
 
 
@@ -217,6 +226,6 @@ def test_only_segments_in_the_tables_index_are_deleted(table: Table, tmp_path: P
     segments = tuple(kept.model_copy(update={"path": path}) for path in paths)
     root = f"{index}/1.root.puffin"
     write_root(table.io, root, Root(snapshot_id=1, epoch=1, segments=segments, files=()))
-    add(table, 1, None, [], summary={"icemirror.index-root": root, "icemirror.cursor": "{}"})
-    add(table, 2, 1, [])
+    add_snapshot(table, 1, None, [], summary={"icemirror.index-root": root, "icemirror.cursor": "{}"})
+    add_snapshot(table, 2, 1, [])
     assert expire(table, 1, index=index).index == {root, paths[0]}

@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
+from icemirror.cli.demo.change_generator import DELETE, ChangeGenerator, Events, ShopTable, format_sequences
 from icemirror.cli.demo.oracle.journal import Journal
-from icemirror.cli.demo.oracle.judge import Judge
+from icemirror.cli.demo.oracle.verifier import MirrorVerifier
 from icemirror.cli.demo.shop import CUSTOMERS, PRODUCTS, SHOP
-from icemirror.cli.demo.traffic import DELETE, Events, Shape, Traffic, format_sequences
 from icemirror.cli.demo.writer import ChangelogWriter
 
 
-def _changelog(catalog: SqlCatalog, shape: Shape, journal: Journal) -> ChangelogWriter:
-    identifier = ("shop", f"{shape.subject.name}_changelog")
-    return ChangelogWriter.open(catalog, identifier, shape.subject, shape.schema, journal)
+def _changelog(catalog: SqlCatalog, shop_table: ShopTable, journal: Journal) -> ChangelogWriter:
+    identifier = ("shop", f"{shop_table.subject.name}_changelog")
+    return ChangelogWriter.open(catalog, identifier, shop_table.subject, shop_table.schema, journal)
 
 
-def test_sequences_are_written_as_postgres_etl_writes_them() -> None:
+def test_sequences_have_the_format_of_supabase_etl() -> None:
     lsn, ordinal = np.array([0x16B374D848, 2**64 - 1], np.uint64), np.array([0, 10], np.uint64)
     assert format_sequences(lsn, ordinal) == [
         "00000016b374d848/0000000000000000",
@@ -27,16 +27,16 @@ def test_sequences_are_written_as_postgres_etl_writes_them() -> None:
     ]
 
 
-@pytest.mark.parametrize("shape", SHOP, ids=lambda shape: shape.subject.name)
-def test_a_changelog_has_the_writers_layout(catalog: SqlCatalog, shape: Shape) -> None:
-    changelog = _changelog(catalog, shape, Journal.open(None))
-    for part in Traffic(1, 1_000, 100).initial_copy(2):
-        changelog.commit([shape.to_arrow(part)])
+@pytest.mark.parametrize("shop_table", SHOP, ids=lambda shop_table: shop_table.subject.name)
+def test_changelog_has_the_layout_of_supabase_etl(catalog: SqlCatalog, shop_table: ShopTable) -> None:
+    changelog = _changelog(catalog, shop_table, Journal.open(None))
+    for events in ChangeGenerator(1, 1_000, 100).initial_copy(2):
+        changelog.commit([shop_table.to_arrow(events)])
     table = changelog.table
     assert table.format_version == 2
     assert table.spec().is_unpartitioned()
     assert table.schema().column_names[-2:] == ["cdc_operation", "sequence_number"]
-    assert table.schema() == shape.schema
+    assert table.schema() == shop_table.schema
     assert [str(snapshot.summary.operation.value) for snapshot in table.snapshots() if snapshot.summary] == [
         "append",
         "append",
@@ -47,21 +47,23 @@ def test_a_changelog_has_the_writers_layout(catalog: SqlCatalog, shape: Shape) -
     assert set(rows.column("cdc_operation").to_pylist()) == {"INSERT"}
 
 
-@pytest.mark.parametrize("shape", SHOP, ids=lambda shape: shape.subject.name)
-def test_the_oracles_find_the_keys_that_the_traffic_left_alive(catalog: SqlCatalog, shape: Shape) -> None:
+@pytest.mark.parametrize("shop_table", SHOP, ids=lambda shop_table: shop_table.subject.name)
+def test_expected_keys_are_the_live_keys_of_the_traffic(catalog: SqlCatalog, shop_table: ShopTable) -> None:
     journal = Journal.open(None)
-    changelog = _changelog(catalog, shape, journal)
-    traffic = Traffic(7, 2_000, 300)
-    for part in traffic.initial_copy(2):
-        changelog.commit([shape.to_arrow(part)])
+    changelog = _changelog(catalog, shop_table, journal)
+    generator = ChangeGenerator(7, 2_000, 300)
+    for events in generator.initial_copy(2):
+        changelog.commit([shop_table.to_arrow(events)])
     for _ in range(8):
-        changelog.commit([shape.to_arrow(traffic.next_flush())])
-    # What is still held back is older than what arrived: it changes nothing.
-    expected = Judge(journal).expected(shape.subject, journal.position_after(shape.subject, None))
-    assert len(expected) == len(traffic.live_keys)
+        changelog.commit([shop_table.to_arrow(generator.next_flush())])
+    # Events that are still held back are late and stale.
+    expected = MirrorVerifier(journal).expected(
+        shop_table.subject, journal.position_after(shop_table.subject, None)
+    )
+    assert len(expected) == len(generator.live_keys)
 
 
-def test_values_of_every_difficult_kind_occur() -> None:
+def test_products_contain_all_special_values() -> None:
     keys = np.arange(2_000)
     rows = PRODUCTS.to_arrow(Events(keys, keys * 0, keys * 0, keys.astype(np.uint64), keys.astype(np.uint64)))
     ratings = rows.column("rating").to_pylist()
@@ -78,17 +80,17 @@ def test_values_of_every_difficult_kind_occur() -> None:
     assert rows.column("supplier").null_count > 0
 
 
-def test_traffic_repeats_itself_exactly_and_has_every_trouble() -> None:
-    one, other = Traffic(3, 5_000, 500), Traffic(3, 5_000, 500)
-    late = repeated = returned = 0
+def test_traffic_is_deterministic_and_has_late_duplicate_and_returning_events() -> None:
+    generator, same_seed = ChangeGenerator(3, 5_000, 500), ChangeGenerator(3, 5_000, 500)
+    late = duplicates = returned = 0
     delivered: set[tuple[int, int]] = set()
     deleted: set[int] = set()
     newest = 0
     for _ in range(10):
-        flush = one.next_flush()
-        again = other.next_flush()
-        assert np.array_equal(flush.key, again.key)
-        assert np.array_equal(flush.lsn, again.lsn)
+        flush = generator.next_flush()
+        repeated_flush = same_seed.next_flush()
+        assert np.array_equal(flush.key, repeated_flush.key)
+        assert np.array_equal(flush.lsn, repeated_flush.lsn)
         for key, operation, lsn, ordinal in zip(
             flush.key.tolist(),
             flush.operation.tolist(),
@@ -97,7 +99,7 @@ def test_traffic_repeats_itself_exactly_and_has_every_trouble() -> None:
             strict=True,
         ):
             if (lsn, ordinal) in delivered:
-                repeated += 1
+                duplicates += 1
             elif lsn < newest:
                 late += 1
             if operation == DELETE:
@@ -106,19 +108,19 @@ def test_traffic_repeats_itself_exactly_and_has_every_trouble() -> None:
                 returned += 1
             delivered.add((lsn, ordinal))
         newest = max(newest, int(flush.lsn.max()))
-    assert min(late, repeated, returned) > 20
+    assert min(late, duplicates, returned) > 20
 
 
-def test_a_commit_that_never_landed_leaves_the_journal(catalog: SqlCatalog, tmp_path: Path) -> None:
+def test_commit_that_did_not_land_is_removed_from_the_journal(catalog: SqlCatalog, tmp_path: Path) -> None:
     journal = Journal.open(tmp_path / "journal.db")
     changelog = _changelog(catalog, CUSTOMERS, journal)
-    (copy,) = Traffic(1, 10, 1).initial_copy(1)
+    (copy,) = ChangeGenerator(1, 10, 1).initial_copy(1)
     landed = changelog.commit([CUSTOMERS.to_arrow(copy)])
     journal.record(CUSTOMERS.subject, 4711, [("nowhere.parquet", CUSTOMERS.to_arrow(copy))])
     journal.close()
 
-    again = Journal.open(tmp_path / "journal.db")
-    _changelog(catalog, CUSTOMERS, again)
-    assert again.commits(CUSTOMERS.subject) == [landed]
-    assert len(again.files(CUSTOMERS.subject, again.position_after(CUSTOMERS.subject, None))) == 1
-    again.close()
+    reopened = Journal.open(tmp_path / "journal.db")
+    _changelog(catalog, CUSTOMERS, reopened)
+    assert reopened.commits(CUSTOMERS.subject) == [landed]
+    assert len(reopened.files(CUSTOMERS.subject, reopened.position_after(CUSTOMERS.subject, None))) == 1
+    reopened.close()

@@ -23,8 +23,10 @@ _MARKER = DemoMarker(seed=2, rows=400)
 
 def _expected(journal: Journal) -> list[dict[bytes, bytes]]:
     return [
-        replay_journal(journal.connection, shape.subject, journal.position_after(shape.subject, None))
-        for shape in SHOP
+        replay_journal(
+            journal.connection, shop_table.subject, journal.position_after(shop_table.subject, None)
+        )
+        for shop_table in SHOP
     ]
 
 
@@ -33,45 +35,45 @@ def _catalog(path: Path) -> SqlCatalog:
     return SqlCatalog("icemirror", uri=f"sqlite:///{path}/catalog.db", warehouse=f"file://{path}/warehouse")
 
 
-def _flush(lanes: list[TableWriter], times: int) -> None:
+def _flush(writers: list[TableWriter], times: int) -> None:
     for _ in range(times):
-        for lane in lanes:
-            lane.commit(lane.traffic.next_flush())
+        for writer in writers:
+            writer.commit(writer.generator.next_flush())
 
 
-def test_an_interrupted_story_goes_on_as_if_it_had_not_been(tmp_path: Path) -> None:
-    whole, whole_journal = _catalog(tmp_path / "whole"), Journal.open(None)
-    lanes = open_writers(whole, whole_journal, _MARKER)
-    copy_tables(lanes, lambda _lane, _events: None)
-    _flush(lanes, 5)
+def test_interrupted_writer_resumes_with_the_same_events(tmp_path: Path) -> None:
+    complete, complete_journal = _catalog(tmp_path / "whole"), Journal.open(None)
+    writers = open_writers(complete, complete_journal, _MARKER)
+    copy_tables(writers, lambda _writer, _events: None)
+    _flush(writers, 5)
 
-    parts, parts_journal = _catalog(tmp_path / "parts"), Journal.open(None)
-    first = open_writers(parts, parts_journal, _MARKER)
-    first[0].commit(first[0].traffic.initial_copy(COPY_COMMITS)[0])  # and then it is interrupted
-    second = open_writers(parts, parts_journal, _MARKER)
-    copy_tables(second, lambda _lane, _events: None)
+    resumed, resumed_journal = _catalog(tmp_path / "parts"), Journal.open(None)
+    first = open_writers(resumed, resumed_journal, _MARKER)
+    first[0].commit(first[0].generator.initial_copy(COPY_COMMITS)[0])  # the writer is interrupted here
+    second = open_writers(resumed, resumed_journal, _MARKER)
+    copy_tables(second, lambda _writer, _events: None)
     _flush(second, 3)
-    third = open_writers(parts, parts_journal, _MARKER)
-    copy_tables(third, lambda _lane, _events: None)
+    third = open_writers(resumed, resumed_journal, _MARKER)
+    copy_tables(third, lambda _writer, _events: None)
     _flush(third, 2)
 
-    assert _expected(parts_journal) == _expected(whole_journal)
-    assert [len(lane.ledger) for lane in third] == [COPY_COMMITS + 5] * 3
-    assert [lane.ledger[-1].events_so_far for lane in third] == [
-        lane.ledger[-1].events_so_far for lane in lanes
+    assert _expected(resumed_journal) == _expected(complete_journal)
+    assert [len(writer.commits) for writer in third] == [COPY_COMMITS + 5] * 3
+    assert [writer.commits[-1].events_so_far for writer in third] == [
+        writer.commits[-1].events_so_far for writer in writers
     ]
 
 
-def test_the_tables_are_flushed_in_turn(tmp_path: Path) -> None:
-    lanes = open_writers(_catalog(tmp_path / "x"), Journal.open(None), _MARKER)
-    planned = list(islice(flush_times(lanes), 46))
-    assert [lane.name for _, lane in planned[:4]] == ["customers", "order_items", "products", "customers"]
+def test_tables_are_flushed_round_robin(tmp_path: Path) -> None:
+    writers = open_writers(_catalog(tmp_path / "x"), Journal.open(None), _MARKER)
+    planned = list(islice(flush_times(writers), 46))
+    assert [writer.name for _, writer in planned[:4]] == ["customers", "order_items", "products", "customers"]
     assert [round(due) for due, _ in (planned[0], planned[3], planned[45])] == [0, 2, 30]
 
 
-def test_a_stream_stops_on_request(tmp_path: Path) -> None:
-    lanes = open_writers(_catalog(tmp_path / "x"), Journal.open(None), _MARKER)
+def test_stream_stops_on_request(tmp_path: Path) -> None:
+    writers = open_writers(_catalog(tmp_path / "x"), Journal.open(None), _MARKER)
     stop = threading.Event()
     stop.set()
-    stream_changes(lanes, stop)
-    assert [lane.ledger for lane in lanes] == [[], [], []]
+    stream_changes(writers, stop)
+    assert [writer.commits for writer in writers] == [[], [], []]

@@ -11,47 +11,49 @@ from hypothesis import strategies as st
 from pyiceberg.types import IcebergType, LongType, StringType, UUIDType
 
 from icemirror.errors import IcemirrorError, Transient, UnverifiedConflict
-from spark_job.changelog.bad_rows import BadRows
-from spark_job.changelog.history import ChangelogFile
+from spark_job.changelog.added_files import ChangelogFile
+from spark_job.changelog.bad_rows import BadFile, BadRows
 from spark_job.engine.engine import InProcessEngine, LazyEngine
 from spark_job.engine.key_ranges import cut_by_key, group_files_by_events, shard_bounds
 from spark_job.engine.size_policy import SizePolicy
 from spark_job.engine.spark_engine import ERRORS_BY_NAME
 from spark_job.engine.work import Result, Work
-from spark_job.iceberg.missing_changelog import ChangelogDropped, ChangelogNotFound
-from spark_job.index.root import index_location
+from spark_job.iceberg.catalogs import ChangelogDropped, ChangelogNotFound
+from spark_job.index.location import index_location
 from spark_job.maintenance.move_rows import IndexMismatch
-from spark_job.merge.shard_result import split_stopped
+from spark_job.merge.shard_result import split_outcomes
 from spark_job.merge.slice_work import SliceWork
 from spark_job.pyiceberg_private.damaged_metadata import DamagedMetadata
 from spark_job.rebuild.swap_stage import StageDamaged
 from tests.lab.lab import Lab, changelog_schema, events, rows_table, sequence_text
-from tests.unit.spark_job.merge.samples import make_changes, told
+from tests.unit.spark_job.merge.samples import change_tuples, make_changes
 
-TOP = 2**64 - 1
+MAX_KEY = 2**64 - 1
 
 
 def next_work(lab: Lab) -> SliceWork:
-    """The work of the next slice of a table whose mirror exists."""
-    ready = lab.pipeline.planner.require_plan(lab.table)
-    assert ready.mirror is not None
-    return lab.pipeline.slice_work(ready, ready.mirror, ready.slices[0], str(lab.folder / "index"))
+    """Return the work of the next slice of a table whose mirror exists."""
+    table_plan = lab.pipeline.planner.require_plan(lab.table)
+    assert table_plan.mirror is not None
+    return lab.pipeline.prepare_slice_work(
+        table_plan, table_plan.mirror, table_plan.slices[0], str(lab.folder / "index")
+    )
 
 
-@given(st.lists(st.integers(0, TOP), max_size=30), st.lists(st.integers(0, TOP), max_size=4).map(sorted))
-def test_every_change_goes_to_the_one_shard_that_its_key_belongs_to(
-    keys: list[int], bounds: list[int]
-) -> None:
+@given(
+    st.lists(st.integers(0, MAX_KEY), max_size=30), st.lists(st.integers(0, MAX_KEY), max_size=4).map(sorted)
+)
+def test_every_event_goes_to_the_shard_of_its_key(keys: list[int], bounds: list[int]) -> None:
     changes = make_changes([(key, "U", at) for at, key in enumerate(keys)])
-    parts = cut_by_key(changes, np.array(bounds, np.uint64))
-    assert len(parts) == len(bounds) + 1
-    for number, part in enumerate(parts):
+    shards = cut_by_key(changes, np.array(bounds, np.uint64))
+    assert len(shards) == len(bounds) + 1
+    for number, shard in enumerate(shards):
         low = bounds[number - 1] if number else 0
-        high = bounds[number] if number < len(bounds) else TOP + 1
-        assert told(part) == [one for one in told(changes) if low <= one[0] < high]
+        high = bounds[number] if number < len(bounds) else MAX_KEY + 1
+        assert change_tuples(shard) == [event for event in change_tuples(changes) if low <= event[0] < high]
 
 
-def test_a_hashed_key_space_is_cut_evenly(tmp_path: Path) -> None:
+def test_hashed_key_space_is_cut_evenly(tmp_path: Path) -> None:
     schema = changelog_schema(("id", StringType()), ("name", StringType()))
     lab = Lab.make(tmp_path, schema)
     cdc = {"cdc_operation": "INSERT", "sequence_number": sequence_text(1)}
@@ -61,7 +63,7 @@ def test_a_hashed_key_space_is_cut_evenly(tmp_path: Path) -> None:
     assert shard_bounds(next_work(lab), 4).tolist() == [2**62, 2**63, 3 * 2**62]
 
 
-def test_an_ordered_key_space_is_cut_by_a_sample(lab: Lab) -> None:
+def test_ordered_key_space_is_cut_by_a_sample(lab: Lab) -> None:
     lab.commit()
     lab.merge()
     lab.commit(*(events(" ".join(f"I{number}@1" for number in range(at, 300, 3))) for at in range(3)))
@@ -71,7 +73,7 @@ def test_an_ordered_key_space_is_cut_by_a_sample(lab: Lab) -> None:
 
 @pytest.mark.parametrize("kind", [LongType(), UUIDType(), StringType()], ids=str)
 def test_files_without_rows_can_be_sharded(tmp_path: Path, kind: IcebergType) -> None:
-    """The sample that finds the bounds may hit nothing but empty files."""
+    """The sample for the bounds may contain only empty files."""
     schema = changelog_schema(("id", kind), ("name", StringType()))
     lab = Lab.make(tmp_path, schema, engine=InProcessEngine(3))
     lab.commit(rows_table(schema, []))
@@ -79,7 +81,7 @@ def test_files_without_rows_can_be_sharded(tmp_path: Path, kind: IcebergType) ->
 
 
 @pytest.mark.parametrize("shards", [1, 2, 3, 7])
-def test_the_mirror_does_not_depend_on_the_number_of_shards(tmp_path: Path, shards: int) -> None:
+def test_mirror_does_not_depend_on_the_number_of_shards(tmp_path: Path, shards: int) -> None:
     lab = Lab.make(tmp_path, engine=InProcessEngine(shards))
     lab.commit_events(" ".join(f"I{number}@1" for number in range(40)))
     lab.merge()
@@ -98,12 +100,12 @@ def test_file_groups_hold_every_file_once_and_in_order(sizes: list[int], groups:
     class Work:
         files = tuple(ChangelogFile("", 16 * size, size if size % 2 else 0, 0, 0) for size in sizes)
 
-    found = group_files_by_events(Work(), groups)  # type: ignore[arg-type]
-    assert [at for group in found for at in group] == list(range(len(sizes)))
-    assert len(found) <= groups
+    file_groups = group_files_by_events(Work(), groups)  # type: ignore[arg-type]
+    assert [at for group in file_groups for at in group] == list(range(len(sizes)))
+    assert len(file_groups) <= groups
 
 
-def test_a_lazy_engine_starts_once_and_only_when_it_is_needed(lab: Lab) -> None:
+def test_lazy_engine_starts_once_on_first_use(lab: Lab) -> None:
     started: list[int] = []
 
     def start() -> InProcessEngine:
@@ -121,8 +123,8 @@ def test_a_lazy_engine_starts_once_and_only_when_it_is_needed(lab: Lab) -> None:
     assert engine.start_seconds >= 0
 
 
-@pytest.mark.parametrize(("from_events", "here"), [(0, False), (2, False), (3, True)])
-def test_work_below_spark_from_events_runs_in_process(lab: Lab, from_events: int, here: bool) -> None:
+@pytest.mark.parametrize(("from_events", "in_process"), [(0, False), (2, False), (3, True)])
+def test_work_below_spark_from_events_runs_in_process(lab: Lab, from_events: int, in_process: bool) -> None:
     started: list[int] = []
 
     def start() -> InProcessEngine:
@@ -132,9 +134,9 @@ def test_work_below_spark_from_events_runs_in_process(lab: Lab, from_events: int
     lab.commit_events("I1@1 I2@2")
     lab.merge()
     lab.commit_events("U1@3 D2@4")
-    ((result,), _) = split_stopped(LazyEngine(start, SizePolicy(from_events)).run(next_work(lab)))
+    ((result,), _) = split_outcomes(LazyEngine(start, SizePolicy(from_events)).run(next_work(lab)))
     assert (result.effects.updated, result.effects.deleted) == (1, 1)
-    assert (not started) is here
+    assert (not started) is in_process
 
 
 def test_few_events_of_many_bytes_run_on_the_engine(lab: Lab) -> None:
@@ -153,7 +155,7 @@ def test_few_events_of_many_bytes_run_on_the_engine(lab: Lab) -> None:
     assert started == [1]
 
 
-def test_the_index_location_is_next_to_the_table_or_configured(lab: Lab) -> None:
+def test_index_location_is_next_to_the_table_or_configured(lab: Lab) -> None:
     metadata = lab.changelog.metadata
     parent = metadata.location.rpartition("/")[0]
     assert index_location(metadata, None) == f"{parent}/_icemirror_index/{metadata.table_uuid}"
@@ -161,7 +163,7 @@ def test_the_index_location_is_next_to_the_table_or_configured(lab: Lab) -> None
         assert index_location(metadata, configured) == f"s3://b/idx/{metadata.table_uuid}"
 
 
-def test_a_long_history_runs_on_the_engine(lab: Lab) -> None:
+def test_long_history_runs_on_the_engine(lab: Lab) -> None:
     started: list[int] = []
 
     def start() -> InProcessEngine:
@@ -182,10 +184,10 @@ def test_a_long_history_runs_on_the_engine(lab: Lab) -> None:
     ("error", "starts"),
     [(RuntimeError("Answer from Java side is empty"), 2), (Transient("storage failed"), 1)],
 )
-def test_an_engine_restarts_after_an_unknown_error(lab: Lab, error: Exception, starts: int) -> None:
+def test_engine_restarts_after_an_unknown_error(lab: Lab, error: Exception, starts: int) -> None:
     started: list[int] = []
 
-    class Failing(InProcessEngine):
+    class FailingEngine(InProcessEngine):
         def run(self, work: Work[Result]) -> list[Result]:
             if len(failures) < 1:
                 failures.append(error)
@@ -194,7 +196,7 @@ def test_an_engine_restarts_after_an_unknown_error(lab: Lab, error: Exception, s
 
     def start() -> InProcessEngine:
         started.append(1)
-        return Failing()
+        return FailingEngine()
 
     failures: list[Exception] = []
     lab.commit_events("I1@1 I2@2")
@@ -208,17 +210,17 @@ def test_an_engine_restarts_after_an_unknown_error(lab: Lab, error: Exception, s
 
 
 @pytest.mark.parametrize("error", [Transient("lost"), RuntimeError("Answer from Java side is empty")])
-def test_after_an_interrupt_any_error_is_the_interruption(
+def test_error_after_an_interrupt_becomes_keyboard_interrupt(
     lab: Lab, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Failing(InProcessEngine):
+    class FailingEngine(InProcessEngine):
         def run(self, work: Work[Result]) -> list[Result]:
             raise error
 
     def start() -> InProcessEngine:
         if interrupted.is_set() and isinstance(error, RuntimeError):
             raise error
-        return Failing()
+        return FailingEngine()
 
     interrupted = threading.Event()
     monkeypatch.setattr("spark_job.engine.interrupt._received", interrupted)
@@ -234,14 +236,14 @@ def test_after_an_interrupt_any_error_is_the_interruption(
 
 
 def test_every_task_error_is_recreated_on_the_driver() -> None:
-    """An error class missing in the list would be retried for ever."""
+    """An error class missing in ERRORS_BY_NAME would be retried forever."""
 
     def kinds(error: type[IcemirrorError]) -> set[type[IcemirrorError]]:
         return {error}.union(*map(kinds, error.__subclasses__()))
 
-    shared = ("icemirror.errors", "spark_job.")
-    ours = {one for one in kinds(IcemirrorError) if one.__module__.startswith(shared)}
-    by_the_driver_alone = {
+    product = ("icemirror.errors", "spark_job.")
+    product_errors = {kind for kind in kinds(IcemirrorError) if kind.__module__.startswith(product)}
+    raised_only_by_the_driver = {
         IcemirrorError,
         UnverifiedConflict,
         IndexMismatch,
@@ -250,5 +252,7 @@ def test_every_task_error_is_recreated_on_the_driver() -> None:
         ChangelogNotFound,
         ChangelogDropped,
     }
-    told_by_who_reads_a_file = {BadRows}  # with the file and what to do, as invalid
-    assert ours - by_the_driver_alone - told_by_who_reads_a_file == set(ERRORS_BY_NAME.values())
+    converted_by_the_file_reader = {BadFile, BadRows}  # to Invalid, with the file and the required action
+    assert product_errors - raised_only_by_the_driver - converted_by_the_file_reader == set(
+        ERRORS_BY_NAME.values()
+    )

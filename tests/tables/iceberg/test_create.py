@@ -27,7 +27,7 @@ from icemirror.errors import Invalid, Transient
 from icemirror.settings import Settings, TableSettings
 from icemirror.settings.partitioning import PartitionField as PartitionBy
 from spark_job.columns.field_map import load_field_map, mirror_schema
-from spark_job.iceberg.create import create_mirror, partition_spec
+from spark_job.iceberg.create import build_partition_spec, create_mirror
 from tests.lab.samples import UnsteadyCatalog
 from tests.mirrors import write_config
 
@@ -50,8 +50,10 @@ COLUMNS = Schema(
 
 
 def spec_of(*expressions: str) -> list[tuple[str, str, int, int]]:
-    """(name, transform, source id, field id) of each field."""
-    spec = partition_spec("shop.orders", [PartitionBy.parse(one) for one in expressions], COLUMNS)
+    """Return (name, transform, source id, field id) of each partition field."""
+    spec = build_partition_spec(
+        "shop.orders", [PartitionBy.parse(expression) for expression in expressions], COLUMNS
+    )
     return [(field.name, str(field.transform), field.source_id, field.field_id) for field in spec.fields]
 
 
@@ -70,7 +72,7 @@ def spec_of(*expressions: str) -> list[tuple[str, str, int, int]]:
         ("small", "small", "identity", 7),
     ],
 )
-def test_an_expression_becomes_a_partition_field(
+def test_expression_becomes_a_partition_field(
     expression: str, name: str, transform: str, source: int
 ) -> None:
     assert spec_of(expression) == [(name, transform, source, 1000)]
@@ -85,17 +87,17 @@ def test_several_expressions_keep_their_order() -> None:
     assert [field[3] for field in spec_of("day(ts)", "name")] == [1000, 1001]
 
 
-def test_the_error_suggests_the_nearest_column() -> None:
+def test_error_suggests_the_nearest_column() -> None:
     with pytest.raises(Invalid, match=r"partition_by names column idd, .*; did you mean id\?"):
         spec_of("idd")
 
 
-def test_without_expressions_a_mirror_is_not_partitioned() -> None:
+def test_mirror_without_expressions_is_not_partitioned() -> None:
     assert spec_of() == []
 
 
 @pytest.mark.parametrize("expression", ["nothing", "day(nothing)", "place.floor"])
-def test_the_error_names_a_column_that_the_mirror_lacks(expression: str) -> None:
+def test_error_names_a_column_that_the_mirror_lacks(expression: str) -> None:
     with pytest.raises(Invalid, match=r"shop\.orders: partition_by names column"):
         spec_of(expression)
 
@@ -103,7 +105,7 @@ def test_the_error_names_a_column_that_the_mirror_lacks(expression: str) -> None
 @pytest.mark.parametrize(
     "expression", ["day(name)", "hour(day)", "year(id)", "truncate[3](ratio)", "bucket[4](ratio)", "place"]
 )
-def test_the_error_names_a_transform_that_the_type_lacks(expression: str) -> None:
+def test_transform_that_the_type_does_not_support_is_refused(expression: str) -> None:
     with pytest.raises(Invalid, match="is not defined for type"):
         spec_of(expression)
 
@@ -120,7 +122,10 @@ def test_partitions_that_iceberg_refuses_are_a_specific_error(
     catalog: UnsteadyCatalog, tmp_path: Path, expressions: tuple[str, ...], columns: tuple[str, ...]
 ) -> None:
     """A partition with the name of a column, or two partitions with one name."""
-    fields = [*COLUMNS.fields, *(NestedField(100 + at, name, LongType()) for at, name in enumerate(columns))]
+    fields = [
+        *COLUMNS.fields,
+        *(NestedField(100 + index, name, LongType()) for index, name in enumerate(columns)),
+    ]
     changelog = catalog.create_table("ns.raw", Schema(*fields))
     options = f"partition_by: {json.dumps(expressions)}"
     with pytest.raises(Invalid, match="partition"):
@@ -147,9 +152,7 @@ def changelog(catalog: UnsteadyCatalog) -> Table:
     return catalog.create_table("ns.raw", CHANGELOG)
 
 
-def test_a_new_mirror_knows_where_it_comes_from(
-    catalog: UnsteadyCatalog, tmp_path: Path, changelog: Table
-) -> None:
+def test_new_mirror_records_its_changelog(catalog: UnsteadyCatalog, tmp_path: Path, changelog: Table) -> None:
     mirror = make(catalog, table_settings(tmp_path), changelog, key_ids=(1,))
     properties = mirror.metadata.properties
     assert properties["icemirror.source"] == f"lab.world_changelog {changelog.metadata.table_uuid}"
@@ -158,7 +161,7 @@ def test_a_new_mirror_knows_where_it_comes_from(
     assert mirror.current_snapshot() is None
 
 
-def test_the_key_of_a_new_mirror_is_required_and_its_identifier(
+def test_key_of_a_new_mirror_is_required_and_its_identifier(
     catalog: UnsteadyCatalog, tmp_path: Path, changelog: Table
 ) -> None:
     schema = make(catalog, table_settings(tmp_path), changelog, key_ids=(1,)).schema()
@@ -166,7 +169,7 @@ def test_the_key_of_a_new_mirror_is_required_and_its_identifier(
     assert schema.identifier_field_ids == [1]
 
 
-def test_the_namespace_of_a_mirror_is_made_if_need_be(
+def test_missing_namespace_of_a_mirror_is_created(
     catalog: UnsteadyCatalog, tmp_path: Path, changelog: Table
 ) -> None:
     assert ("lab",) not in catalog.list_namespaces()
@@ -174,7 +177,7 @@ def test_the_namespace_of_a_mirror_is_made_if_need_be(
     assert ("lab",) in catalog.list_namespaces()
 
 
-def test_table_properties_and_partitions_of_the_configuration_are_used(
+def test_configured_table_properties_and_partitions_are_used(
     catalog: UnsteadyCatalog, tmp_path: Path, changelog: Table
 ) -> None:
     options = 'table_properties: {write.parquet.compression-codec: zstd}\npartition_by: ["bucket[4](id)"]'
@@ -183,18 +186,18 @@ def test_table_properties_and_partitions_of_the_configuration_are_used(
     assert [str(field.transform) for field in mirror.spec().fields] == ["bucket[4]"]
 
 
-def test_a_mirror_of_version_3_begins_with_row_zero(
+def test_mirror_of_version_3_starts_with_row_id_zero(
     catalog: UnsteadyCatalog, tmp_path: Path, changelog: Table
 ) -> None:
     settings = table_settings(tmp_path, "format_version: 3")
     mirror = make(catalog, settings, changelog, key_ids=(1,))
-    written = json.loads(Path(mirror.metadata_location.removeprefix("file://")).read_text())
-    assert (written["format-version"], written["next-row-id"]) == (3, 0)
-    assert "format-version" not in written["properties"]
+    metadata = json.loads(Path(mirror.metadata_location.removeprefix("file://")).read_text())
+    assert (metadata["format-version"], metadata["next-row-id"]) == (3, 0)
+    assert "format-version" not in metadata["properties"]
     assert make(catalog, settings, changelog, key_ids=(1,)).metadata.table_uuid == mirror.metadata.table_uuid
 
 
-def test_our_own_properties_cannot_be_overridden(
+def test_icemirror_properties_cannot_be_overridden(
     catalog: UnsteadyCatalog, tmp_path: Path, changelog: Table
 ) -> None:
     settings = table_settings(tmp_path).model_copy(
@@ -204,7 +207,7 @@ def test_our_own_properties_cannot_be_overridden(
     assert mirror.metadata.properties["icemirror.source"] != "nonsense"
 
 
-def test_a_mirror_that_another_writer_created_concurrently_is_loaded(
+def test_mirror_that_another_writer_created_concurrently_is_loaded(
     catalog: UnsteadyCatalog, tmp_path: Path, changelog: Table
 ) -> None:
     settings = table_settings(tmp_path)
@@ -226,7 +229,7 @@ class NumberingCatalog(UnsteadyCatalog):
         return self.load_table(identifier)
 
 
-def test_the_field_map_has_the_ids_that_the_catalog_assigned(
+def test_field_map_has_the_ids_that_the_catalog_assigned(
     tmp_path: Path, catalog: UnsteadyCatalog, changelog: Table
 ) -> None:
     numbering = NumberingCatalog("unsteady", **catalog.properties)
@@ -237,12 +240,12 @@ def test_the_field_map_has_the_ids_that_the_catalog_assigned(
     assert again.metadata_location == mirror.metadata_location
 
 
-def test_a_catalog_that_contradicts_itself_about_a_new_mirror_is_asked_again_later(
+def test_mirror_that_exists_but_cannot_be_loaded_is_transient(
     tmp_path: Path, catalog: UnsteadyCatalog, changelog: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> Table:
         raise TableAlreadyExistsError("409")
 
     monkeypatch.setattr(catalog, "create_table", refuse)
-    with pytest.raises(Transient, match="and not when it is loaded"):
+    with pytest.raises(Transient, match="because it exists, but does not find it"):
         make(catalog, table_settings(tmp_path), changelog, key_ids=(1,))

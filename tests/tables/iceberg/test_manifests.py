@@ -17,7 +17,7 @@ from spark_job.pyiceberg_private.manifest_files import (
     decode_manifest_list,
     write_manifest_list,
 )
-from spark_job.storage.immutable_cache import clear_file_caches
+from spark_job.storage.file_cache import clear_file_caches
 from tests.lab.samples import SCHEMA, UnsteadyCatalog, data_files, manifest_of
 from tests.manifests import list_manifests
 
@@ -38,69 +38,73 @@ def _write(table: Table, name: str, listed: list[ManifestFile], codec: str = "de
     return path
 
 
-def _values(found: list[ManifestFile]) -> list[list[object]]:
-    return [one._data for one in found]
+def _values(manifest_files: list[ManifestFile]) -> list[list[object]]:
+    return [manifest._data for manifest in manifest_files]
 
 
 @pytest.mark.parametrize("codec", ["null", "deflate"])
-def test_a_list_that_grew_at_its_front_keeps_what_was_there(
+def test_list_with_new_first_entries_reuses_the_known_records(
     table: Table, three: list[ManifestFile], codec: str
 ) -> None:
     before = decode_manifest_list(table.io, _write(table, "a", three[1:], codec))
     path = _write(table, "b", three, codec)
     after = decode_manifest_list(table.io, path, before)
-    assert [one is known for one, known in zip(after.records[1:], before.records, strict=True)] == [
+    assert [record is known for record, known in zip(after.records[1:], before.records, strict=True)] == [
         True,
         True,
     ]
     assert _values(after.records) == _values(list_manifests(table.io, path))
-    again = decode_manifest_list(table.io, path, after)
-    assert all(one is known for one, known in zip(again.records, after.records, strict=True))
+    repeated = decode_manifest_list(table.io, path, after)
+    assert all(record is known for record, known in zip(repeated.records, after.records, strict=True))
 
 
-def test_whatever_a_list_became_it_is_read_right(table: Table, three: list[ManifestFile]) -> None:
-    dice, before = random.Random(5), NO_RECORDS
+def test_list_is_decoded_correctly_after_random_changes(table: Table, three: list[ManifestFile]) -> None:
+    rng, before = random.Random(5), NO_RECORDS
     for number in range(40):
-        listed = dice.choices(three, k=dice.randrange(5))
-        path = _write(table, str(number), listed, dice.choice(["null", "deflate"]))
+        listed = rng.choices(three, k=rng.randrange(5))
+        path = _write(table, str(number), listed, rng.choice(["null", "deflate"]))
         before = decode_manifest_list(table.io, path, before)
         assert _values(before.records) == _values(list_manifests(table.io, path))
 
 
 def test_equal_bytes_with_another_schema_are_decoded_again(table: Table, three: list[ManifestFile]) -> None:
-    found = decode_manifest_list(table.io, _write(table, "a", three))
+    decoded = decode_manifest_list(table.io, _write(table, "a", three))
     path = _write(table, "b", three)
-    other = AvroRecords(["wrong"] * 3, found.schema + " ", found.content, found.starts)
-    assert _values(decode_manifest_list(table.io, path, other).records) == _values(found.records)
+    other = AvroRecords(["wrong"] * 3, decoded.schema + " ", decoded.content, decoded.starts)
+    assert _values(decode_manifest_list(table.io, path, other).records) == _values(decoded.records)
 
 
-def test_what_is_asked_of_all_manifests_is_right_whatever_a_list_became(table: Table) -> None:
-    dice = random.Random(6)
+def test_list_queries_are_correct_after_random_changes(table: Table) -> None:
+    rng = random.Random(6)
     clear_file_caches()
-    every = [manifest_of(table, 7, data_files(table, number)) for number in range(6)]
-    for number, one in enumerate(every):
-        one[3], one[4], one[5] = dice.choice([*ManifestContent, ManifestContent.DATA]), number, number
+    available = [manifest_of(table, 7, data_files(table, number)) for number in range(6)]
+    for number, manifest in enumerate(available):
+        manifest[3], manifest[4], manifest[5] = (
+            rng.choice([*ManifestContent, ManifestContent.DATA]),
+            number,
+            number,
+        )
     listed: list[ManifestFile] = []
     for number in range(60):
-        kept = listed[dice.randrange(3) :]
-        listed = dice.choice([[*dice.choices(every, k=dice.randrange(3)), *kept], kept[:-1]])
-        found = load_manifest_list(table.io, _snapshot(_write(table, str(number), listed)))
-        assert found.sequence_numbers.tolist() == [one.sequence_number for one in found.manifests]
-        assert found.has_deletes == any(one.content is ManifestContent.DELETES for one in listed)
-        for least in range(7):
-            expected = [one for one in found.manifests if (one.sequence_number or 0) >= least]
-            assert found.since(least) == expected
+        kept = listed[rng.randrange(3) :]
+        listed = rng.choice([[*rng.choices(available, k=rng.randrange(3)), *kept], kept[:-1]])
+        loaded = load_manifest_list(table.io, _snapshot(_write(table, str(number), listed)))
+        assert loaded.sequence_numbers.tolist() == [manifest.sequence_number for manifest in loaded.manifests]
+        assert loaded.has_deletes == any(manifest.content is ManifestContent.DELETES for manifest in listed)
+        for minimum in range(7):
+            expected = [
+                manifest for manifest in loaded.manifests if (manifest.sequence_number or 0) >= minimum
+            ]
+            assert loaded.written_since(minimum) == expected
 
 
-def test_the_newest_list_of_a_table_is_what_the_next_is_compared_with(
-    table: Table, three: list[ManifestFile]
-) -> None:
+def test_list_is_compared_with_the_newest_list_of_its_table(table: Table, three: list[ManifestFile]) -> None:
     clear_file_caches()
     paths = [_write(table, "a", three[1:]), _write(table, "b", three)]
     first, second = (load_manifests(table.io, _snapshot(path)) for path in paths)
-    assert all(one is known for one, known in zip(second[1:], first, strict=True))
+    assert all(manifest is known for manifest, known in zip(second[1:], first, strict=True))
     assert load_manifests(table.io, _snapshot(paths[1])) is second
-    assert manifests._newest.find(paths[0].rpartition("/")[0]) is not None
+    assert manifests._newest_by_folder.find(paths[0].rpartition("/")[0]) is not None
 
 
 def _snapshot(manifest_list: str) -> Snapshot:

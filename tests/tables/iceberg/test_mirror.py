@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -10,8 +11,9 @@ from pyiceberg.table.update import SetSnapshotRefUpdate
 
 from icemirror.errors import Corrupt, IcemirrorError, Invalid
 from icemirror.tables.cursor import Cursor, CursorSource
-from spark_job.iceberg import mirror as mirror_module
-from spark_job.iceberg.mirror import commit_properties, read_mirror
+from spark_job.iceberg import property_names
+from spark_job.iceberg.cursor_property import commit_properties
+from spark_job.iceberg.mirror import read_mirror
 from spark_job.index.root import IndexedFile, Root, write_root
 from tests.lab.samples import (
     SCHEMA,
@@ -32,17 +34,16 @@ def table(catalog: UnsteadyCatalog) -> Table:
     return catalog.create_table("ns.t", SCHEMA, properties=properties)
 
 
-def commit_ours(
+def commit_as_icemirror(
     table: Table, folder: Path, changes: Mapping[str, str] | None = None, *, rows: bool = True
 ) -> str:
-    """Commit like the pipeline, with these changes of the summary. Return the path of the root."""
+    """Commit as the pipeline does, with these changes of the summary; return the path of the root."""
     added = data_files(table, 1, 2) if rows else []
     path = str(folder / f"{uuid4()}.root.puffin")
     delta = make_delta(table, added)
     root = Root(snapshot_id=delta.snapshot_id, epoch=3, segments=(), files=())
-    stamped = commit_properties(table, root, path, CURSOR, "run", changes_files=rows)
-    delta.properties = stamped.properties
-    delta.summary = {
+    committed = commit_properties(table, root, path, CURSOR, "run", changes_files=rows)
+    summary = {
         "icemirror.cursor": CURSOR.model_dump_json(),
         "icemirror.epoch": "3",
         "icemirror.index-root": path,
@@ -50,12 +51,12 @@ def commit_ours(
     }
     files = tuple(IndexedFile(path=file.file_path, rows=2, live=2) for file in added)
     write_root(table.io, path, root.model_copy(update={"files": files}))
-    delta.commit()
+    replace(delta, properties=committed.properties, summary=summary).commit()
     table.refresh()
     return path
 
 
-def test_a_new_mirror_has_no_cursor_and_no_index(table: Table) -> None:
+def test_new_mirror_has_no_cursor_and_no_index(table: Table) -> None:
     mirror = read_mirror(table, "shop.orders")
     assert (mirror.head, mirror.cursor, mirror.epoch, mirror.root) == (None, None, 0, None)
     assert mirror.field_map == {4: 1, 7: 2}
@@ -63,13 +64,13 @@ def test_a_new_mirror_has_no_cursor_and_no_index(table: Table) -> None:
 
 
 def test_cursor_epoch_and_index_come_from_the_head(table: Table, tmp_path: Path) -> None:
-    commit_ours(table, tmp_path)
+    commit_as_icemirror(table, tmp_path)
     mirror = read_mirror(table, "shop.orders")
     assert (mirror.cursor, mirror.epoch, mirror.live_rows) == (CURSOR, 3, 2)
     assert mirror.head == table.current_snapshot()
 
 
-def test_a_table_that_icemirror_did_not_make_is_refused(catalog: UnsteadyCatalog) -> None:
+def test_table_not_created_by_icemirror_is_refused(catalog: UnsteadyCatalog) -> None:
     other = catalog.create_table("ns.other", SCHEMA)
     with pytest.raises(
         Invalid, match=r"shop\.orders: the table exists, but icemirror did not create it.*Drop"
@@ -77,20 +78,20 @@ def test_a_table_that_icemirror_did_not_make_is_refused(catalog: UnsteadyCatalog
         read_mirror(other, "shop.orders")
 
 
-def test_under_a_foreign_snapshot_ours_is_found(table: Table, tmp_path: Path) -> None:
-    commit_ours(table, tmp_path)
-    ours = table.metadata.current_snapshot_id
+def test_own_snapshot_below_a_foreign_one_is_found(table: Table, tmp_path: Path) -> None:
+    commit_as_icemirror(table, tmp_path)
+    own = table.metadata.current_snapshot_id
     commit_ids(table, 9)
     mirror = read_mirror(table, "shop.orders")
     assert mirror.has_foreign_writes
     assert mirror.head == table.current_snapshot()
     assert mirror.root is not None
-    assert mirror.root.snapshot_id == ours
+    assert mirror.root.snapshot_id == own
 
 
 @pytest.mark.parametrize(("operation", "changed"), [("replace", False), ("overwrite", True)])
-def test_a_compaction_changes_no_row(table: Table, tmp_path: Path, operation: str, changed: bool) -> None:
-    commit_ours(table, tmp_path)
+def test_compaction_changes_no_row(table: Table, tmp_path: Path, operation: str, changed: bool) -> None:
+    commit_as_icemirror(table, tmp_path)
     assert not read_mirror(table, "shop.orders").has_foreign_row_changes
     head = table.refresh().current_snapshot()
     assert head is not None
@@ -98,7 +99,7 @@ def test_a_compaction_changes_no_row(table: Table, tmp_path: Path, operation: st
     assert read_mirror(table.refresh(), "shop.orders").has_foreign_row_changes is changed
 
 
-def test_a_mirror_that_only_others_wrote_to_is_refused(table: Table) -> None:
+def test_mirror_with_only_foreign_snapshots_is_refused(table: Table) -> None:
     commit_ids(table, 9)
     with pytest.raises(Invalid, match="none of its ancestors is"):
         read_mirror(table, "shop.orders")
@@ -125,57 +126,55 @@ def expire_all_but_the_head(table: Table) -> None:
 
 
 @pytest.mark.parametrize("rows", [True, False], ids=["rows", "no rows"])
-def test_an_expired_snapshot_of_ours_is_found_by_its_files(table: Table, tmp_path: Path, rows: bool) -> None:
+def test_expired_own_snapshot_is_found_by_its_files(table: Table, tmp_path: Path, rows: bool) -> None:
     """A merge without changes is identified by the commit before it."""
-    commit_ours(table, tmp_path)
-    commit_ours(table, tmp_path, rows=rows)
-    ours = head_of(table)
+    commit_as_icemirror(table, tmp_path)
+    commit_as_icemirror(table, tmp_path, rows=rows)
+    own = head_of(table)
     commit_ids(table, 9)
     expire_all_but_the_head(table)
     mirror = read_mirror(table, "shop.orders")
-    assert (mirror.icemirror_snapshot_id, mirror.cursor, mirror.has_foreign_writes) == (ours, CURSOR, True)
+    assert (mirror.indexed_snapshot_id, mirror.cursor, mirror.has_foreign_writes) == (own, CURSOR, True)
 
 
-def test_an_expired_snapshot_of_ours_is_found_where_another_writer_removed_all_its_files(
+def test_expired_own_snapshot_is_found_after_another_writer_removed_its_files(
     table: Table, tmp_path: Path
 ) -> None:
-    commit_ours(table, tmp_path)
-    ours = head_of(table)
+    commit_as_icemirror(table, tmp_path)
+    own = head_of(table)
     table.delete("id > 0")
     expire_all_but_the_head(table)
-    assert read_mirror(table, "shop.orders").icemirror_snapshot_id == ours
+    assert read_mirror(table, "shop.orders").indexed_snapshot_id == own
 
 
-def test_an_expired_snapshot_of_ours_that_never_had_a_file_is_found(table: Table, tmp_path: Path) -> None:
-    commit_ours(table, tmp_path, rows=False)
-    ours = head_of(table)
+def test_expired_own_snapshot_without_files_is_found(table: Table, tmp_path: Path) -> None:
+    commit_as_icemirror(table, tmp_path, rows=False)
+    own = head_of(table)
     commit_ids(table, 9)
     expire_all_but_the_head(table)
-    assert read_mirror(table, "shop.orders").icemirror_snapshot_id == ours
+    assert read_mirror(table, "shop.orders").indexed_snapshot_id == own
 
 
-def test_an_expired_own_snapshot_is_found_next_to_a_rolled_back_one(table: Table, tmp_path: Path) -> None:
-    commit_ours(table, tmp_path)
-    ours = head_of(table)
+def test_expired_own_snapshot_is_found_next_to_a_rolled_back_one(table: Table, tmp_path: Path) -> None:
+    commit_as_icemirror(table, tmp_path)
+    own = head_of(table)
     commit_ids(table, 8)
-    left_behind = head_of(table)
-    roll_back(table, ours)
+    rolled_back = head_of(table)
+    roll_back(table, own)
     commit_ids(table, 9)
-    table.maintenance.expire_snapshots().by_id(ours).commit()
-    assert {one.snapshot_id for one in table.metadata.snapshots} == {left_behind, head_of(table)}
-    assert read_mirror(table, "shop.orders").icemirror_snapshot_id == ours
+    table.maintenance.expire_snapshots().by_id(own).commit()
+    assert {snapshot.snapshot_id for snapshot in table.metadata.snapshots} == {rolled_back, head_of(table)}
+    assert read_mirror(table, "shop.orders").indexed_snapshot_id == own
 
 
 @pytest.mark.parametrize("empty", [0, 1])
-def test_after_a_rollback_the_cursor_of_a_snapshot_that_was_left_behind_is_not_taken(
-    table: Table, tmp_path: Path, empty: int
-) -> None:
+def test_cursor_of_a_rolled_back_snapshot_is_not_used(table: Table, tmp_path: Path, empty: int) -> None:
     """Its rows are missing: the events that it had merged would be lost."""
-    commit_ours(table, tmp_path)
+    commit_as_icemirror(table, tmp_path)
     first = head_of(table)
-    commit_ours(table, tmp_path)
+    commit_as_icemirror(table, tmp_path)
     for _ in range(empty):
-        commit_ours(table, tmp_path, rows=False)
+        commit_as_icemirror(table, tmp_path, rows=False)
     roll_back(table, first)
     commit_ids(table, 9)
     expire_all_but_the_head(table)
@@ -183,28 +182,28 @@ def test_after_a_rollback_the_cursor_of_a_snapshot_that_was_left_behind_is_not_t
         read_mirror(table, "shop.orders")
 
 
-def test_an_index_of_another_snapshot_is_corrupt(table: Table, tmp_path: Path) -> None:
-    first = commit_ours(table, tmp_path)
-    commit_ours(table, tmp_path, {"icemirror.index-root": first})
+def test_index_of_another_snapshot_is_corrupt(table: Table, tmp_path: Path) -> None:
+    first = commit_as_icemirror(table, tmp_path)
+    commit_as_icemirror(table, tmp_path, {"icemirror.index-root": first})
     with pytest.raises(Corrupt, match="belongs to snapshot"):
         read_mirror(table, "shop.orders")
 
 
-def test_a_missing_index_root_is_lost(table: Table, tmp_path: Path) -> None:
-    Path(commit_ours(table, tmp_path)).unlink()
+def test_missing_index_root_is_unreadable(table: Table, tmp_path: Path) -> None:
+    Path(commit_as_icemirror(table, tmp_path)).unlink()
     mirror = read_mirror(table, "shop.orders")
     assert mirror.root_unreadable
     assert (mirror.root, mirror.cursor) == (None, CURSOR)
 
 
-def test_the_rows_of_a_mirror_whose_root_is_lost_are_known(table: Table, tmp_path: Path) -> None:
-    Path(commit_ours(table, tmp_path, {"icemirror.live-rows": "2"})).unlink()
+def test_live_rows_are_known_without_a_readable_root(table: Table, tmp_path: Path) -> None:
+    Path(commit_as_icemirror(table, tmp_path, {"icemirror.live-rows": "2"})).unlink()
     mirror = read_mirror(table, "shop.orders")
     assert (mirror.root_unreadable, mirror.live_rows) == (True, 2)
 
 
-def test_a_damaged_index_root_is_lost(table: Table, tmp_path: Path) -> None:
-    path = Path(commit_ours(table, tmp_path))
+def test_damaged_index_root_is_unreadable(table: Table, tmp_path: Path) -> None:
+    path = Path(commit_as_icemirror(table, tmp_path))
     path.write_bytes(path.read_bytes()[:-5])
     assert read_mirror(table, "shop.orders").root_unreadable
 
@@ -213,37 +212,37 @@ UNREADABLE = {
     "a cursor of a newer version": {
         "icemirror.cursor": CURSOR.model_dump_json().replace('"version":1', '"version":2')
     },
-    "a cursor that is no JSON": {"icemirror.cursor": "?"},
-    "an epoch that is no number": {"icemirror.epoch": "many"},
+    "a cursor that is not JSON": {"icemirror.cursor": "?"},
+    "an epoch that is not a number": {"icemirror.epoch": "many"},
 }
 
 
 @pytest.mark.parametrize("name", UNREADABLE)
-def test_a_summary_that_this_version_cannot_parse_is_invalid(table: Table, tmp_path: Path, name: str) -> None:
+def test_summary_that_this_version_cannot_parse_is_invalid(table: Table, tmp_path: Path, name: str) -> None:
     """A newer icemirror may have written it; a crash would also stop the other tables."""
-    commit_ours(table, tmp_path, UNREADABLE[name])
+    commit_as_icemirror(table, tmp_path, UNREADABLE[name])
     with pytest.raises(IcemirrorError):
         read_mirror(table, "shop.orders")
 
 
 @pytest.mark.parametrize("value", [None, "?", "[]"])
-def test_a_missing_or_damaged_field_map_is_invalid(catalog: UnsteadyCatalog, value: str | None) -> None:
+def test_missing_or_damaged_field_map_is_invalid(catalog: UnsteadyCatalog, value: str | None) -> None:
     properties = {"icemirror.source": "raw.x uuid", **({"icemirror.field-map": value} if value else {})}
     table = catalog.create_table("ns.u", SCHEMA, properties=properties)
     with pytest.raises(IcemirrorError):
         read_mirror(table, "shop.orders")
 
 
-def test_the_names_in_a_mirror_are_those_of_the_contract() -> None:
-    """Existing mirrors have them. They are joined here, so that a mechanical rename of modules does not change them."""
+def test_property_names_equal_the_contract() -> None:
+    """Existing mirrors have these names. Joining them here protects them from a mechanical rename of modules."""
     names = {
-        "cursor": mirror_module.CURSOR,
-        "epoch": mirror_module.EPOCH,
-        "field-map": mirror_module.FIELD_MAP,
-        "index-root": mirror_module.INDEX_ROOT,
-        "live-rows": mirror_module.LIVE_ROWS,
-        "run-id": mirror_module.RUN_ID,
-        "source": mirror_module.SOURCE,
-        "version": mirror_module._VERSION,
+        "cursor": property_names.PROPERTY_CURSOR,
+        "epoch": property_names.PROPERTY_EPOCH,
+        "field-map": property_names.PROPERTY_FIELD_MAP,
+        "index-root": property_names.PROPERTY_INDEX_ROOT,
+        "live-rows": property_names.PROPERTY_LIVE_ROWS,
+        "run-id": property_names.PROPERTY_RUN_ID,
+        "source": property_names.PROPERTY_SOURCE,
+        "version": property_names.PROPERTY_VERSION,
     }
     assert list(names.values()) == [".".join(("icemirror", name)) for name in names]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
@@ -17,7 +19,7 @@ def table(catalog: UnsteadyCatalog) -> Table:
 
 
 def _commit_on_a_branch(table: Table) -> None:
-    """Another writer's commit that keeps `main`, but uses the next sequence number."""
+    """Commit as another writer: keep `main`, but use the next sequence number."""
     table.refresh()
     head = table.current_snapshot()
     assert head is not None
@@ -26,9 +28,7 @@ def _commit_on_a_branch(table: Table) -> None:
     table.append(rows, branch="audit")
 
 
-def test_a_sequence_number_that_another_branch_used_is_a_conflict(
-    catalog: UnsteadyCatalog, table: Table
-) -> None:
+def test_sequence_number_used_by_another_branch_is_a_conflict(catalog: UnsteadyCatalog, table: Table) -> None:
     commit_ids(table, 1)
     delta = make_delta(table, data_files(table, 2))
     _commit_on_a_branch(catalog.load_table("ns.t"))
@@ -39,22 +39,21 @@ def test_a_sequence_number_that_another_branch_used_is_a_conflict(
     assert ids_of(table) == [1, 2]
 
 
-def test_a_snapshot_that_another_writer_expired_first_is_a_conflict(
+def test_snapshot_expired_first_by_another_writer_is_a_conflict(
     catalog: UnsteadyCatalog, table: Table
 ) -> None:
     commit_ids(table, 1)
     first = table.current_snapshot()
     assert first is not None
     commit_ids(table, 2)
-    delta = make_delta(table, data_files(table, 3))
-    delta.expired = [first.snapshot_id]
+    delta = replace(make_delta(table, data_files(table, 3)), expired_snapshot_ids=[first.snapshot_id])
     catalog.load_table("ns.t").maintenance.expire_snapshots().by_id(first.snapshot_id).commit()
     with pytest.raises(Conflict, match="does not exist"):
         delta.commit()
     assert ids_of(table) == [1, 2]
 
 
-def test_a_wrong_value_in_the_catalogs_answer_leaves_the_outcome_unknown(
+def test_invalid_response_of_the_catalog_leaves_the_outcome_unknown(
     catalog: UnsteadyCatalog, table: Table
 ) -> None:
     """Not every ValueError means that nothing was sent."""

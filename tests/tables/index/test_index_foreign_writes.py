@@ -1,4 +1,4 @@
-"""Other writers on the mirror: their rows are indexed, their deletes become tombstones, and merging continues."""
+"""Foreign writes on the mirror: rows are indexed, deletes become tombstones, and merging continues."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def lab(tmp_path: Path) -> Lab:
 
 
 @pytest.fixture(params=[2, 3])
-def either(request: pytest.FixtureRequest, tmp_path: Path) -> Lab:
-    """Either format version, for tests without writes of PyIceberg, which supports only v2."""
+def any_lab(request: pytest.FixtureRequest, tmp_path: Path) -> Lab:
+    """A lab of each format version, for tests in which PyIceberg does not write; it writes only v2."""
     return make(tmp_path, request.param)
 
 
-def test_rows_that_another_writer_appended_are_updated_and_deleted_like_our_own(lab: Lab) -> None:
+def test_foreign_rows_are_updated_and_deleted_like_merged_rows(lab: Lab) -> None:
     foreign.append(lab.mirror, [(7, "theirs"), (8, "theirs"), (9, "theirs")])
     lab.commit_events("U7@90 D8@91 I10@92")
     lab.merge()
@@ -75,7 +75,7 @@ def test_two_foreign_rows_of_one_key_are_refused(lab: Lab) -> None:
     assert "has the key of row" in error.message
 
 
-def test_a_compaction_keeps_the_order_of_every_row(lab: Lab) -> None:
+def test_compaction_keeps_the_order_of_every_row(lab: Lab) -> None:
     rows = lab.rows()
     foreign.compact(lab.mirror)
     lab.commit_events("U1@9=old U2@69=old D4@39 U5@51=new I3@79=old")
@@ -84,32 +84,32 @@ def test_a_compaction_keeps_the_order_of_every_row(lab: Lab) -> None:
     assert lab.rows() == {**rows, 5: "new"}
 
 
-def test_rows_that_another_writer_deleted_come_back_only_by_newer_events(either: Lab) -> None:
-    foreign.delete_rows(either.mirror, [1, 2, 4])
-    either.commit_events("U1@9=old U2@70=same U4@41=new I7@90")
-    either.merge()
-    assert either.rows() == {2: "same", 4: "new", 5: "I5@50", 6: "I6@60", 7: "I7@90"}
-    either.commit_events("U1@11=newer D5@95")
-    either.merge()
-    assert either.rows() == {1: "newer", 2: "same", 4: "new", 6: "I6@60", 7: "I7@90"}
+def test_rows_deleted_by_another_writer_return_only_with_newer_events(any_lab: Lab) -> None:
+    foreign.delete_rows(any_lab.mirror, [1, 2, 4])
+    any_lab.commit_events("U1@9=old U2@70=same U4@41=new I7@90")
+    any_lab.merge()
+    assert any_lab.rows() == {2: "same", 4: "new", 5: "I5@50", 6: "I6@60", 7: "I7@90"}
+    any_lab.commit_events("U1@11=newer D5@95")
+    any_lab.merge()
+    assert any_lab.rows() == {1: "newer", 2: "same", 4: "new", 6: "I6@60", 7: "I7@90"}
 
 
 def test_foreign_row_changes_are_logged_as_a_warning(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
     lab.mirror.delete("id in (1, 5)")
     lab.commit_events("I7@90")
     lab.merge()
-    (told,) = (one for one in caplog.records if one.name == index_foreign_writes.__name__)
-    assert (told.levelname, told.getMessage()) == ("WARNING", "foreign writes changed rows")
+    (record,) = (record for record in caplog.records if record.name == index_foreign_writes.__name__)
+    assert (record.levelname, record.getMessage()) == ("WARNING", "foreign writes changed rows")
 
 
-def test_rows_deleted_copy_on_write_leave_tombstones_too(lab: Lab) -> None:
+def test_rows_deleted_copy_on_write_leave_tombstones(lab: Lab) -> None:
     lab.mirror.delete("id in (1, 5)")
     lab.commit_events("U1@9=old U5@51=new")
     lab.merge()
     assert lab.rows() == {2: "U2@70", 4: "I4@40", 5: "new", 6: "I6@60"}
 
 
-def test_an_update_by_another_engine_keeps_the_order_of_the_row(lab: Lab) -> None:
+def test_update_by_another_engine_keeps_the_order_of_the_row(lab: Lab) -> None:
     foreign.delete_rows(lab.mirror, [1, 4])
     foreign.append(lab.mirror, [(1, "theirs"), (4, "theirs")])
     lab.commit_events("U1@9=old U4@41=new")
@@ -117,7 +117,7 @@ def test_an_update_by_another_engine_keeps_the_order_of_the_row(lab: Lab) -> Non
     assert (lab.rows()[1], lab.rows()[4]) == ("theirs", "new")
 
 
-def test_several_foreign_snapshots_are_indexed_after_ours_expired(lab: Lab) -> None:
+def test_foreign_snapshots_are_indexed_after_merge_snapshots_expired(lab: Lab) -> None:
     foreign.append(lab.mirror, [(7, "theirs")])
     foreign.compact(lab.mirror)
     foreign.delete_rows(lab.mirror, [6])
@@ -126,28 +126,28 @@ def test_several_foreign_snapshots_are_indexed_after_ours_expired(lab: Lab) -> N
     assert head is not None
     for snapshot in mirror.snapshots():
         assert snapshot.summary is not None
-        is_ours = "icemirror.cursor" in snapshot.summary.additional_properties
-        if snapshot.snapshot_id != head.snapshot_id and is_ours:
+        is_merge = "icemirror.cursor" in snapshot.summary.additional_properties
+        if snapshot.snapshot_id != head.snapshot_id and is_merge:
             lab.mirror.maintenance.expire_snapshots().by_id(snapshot.snapshot_id).commit()
     lab.commit_events("U1@90 U7@91")
     lab.merge()
     assert lab.rows() == {1: "U1@90", 2: "U2@70", 4: "I4@40", 5: "I5@50", 7: "U7@91"}
 
 
-def test_a_rollback_to_an_older_snapshot_of_ours_is_merged_again(either: Lab) -> None:
-    ours = [one.snapshot_id for one in either.mirror.snapshots()]
-    epoch = int(either.mirror.current_snapshot().summary["icemirror.epoch"])  # type: ignore[union-attr, index, arg-type]
-    either.mirror.manage_snapshots().rollback_to_snapshot(ours[0]).commit()
-    assert either.rows()[3] == "I3@30"
-    either.merge()
-    assert 3 not in either.rows()
-    assert either.rows()[2] == "U2@70"
-    assert int(either.mirror.current_snapshot().summary["icemirror.epoch"]) > epoch  # type: ignore[union-attr, index, arg-type]
+def test_mirror_rolled_back_to_an_older_merge_is_merged_again(any_lab: Lab) -> None:
+    merges = [snapshot.snapshot_id for snapshot in any_lab.mirror.snapshots()]
+    epoch = int(any_lab.mirror.current_snapshot().summary["icemirror.epoch"])  # type: ignore[union-attr, index, arg-type]
+    any_lab.mirror.manage_snapshots().rollback_to_snapshot(merges[0]).commit()
+    assert any_lab.rows()[3] == "I3@30"
+    any_lab.merge()
+    assert 3 not in any_lab.rows()
+    assert any_lab.rows()[2] == "U2@70"
+    assert int(any_lab.mirror.current_snapshot().summary["icemirror.epoch"]) > epoch  # type: ignore[union-attr, index, arg-type]
 
 
-def test_a_history_that_leads_to_none_of_our_snapshots_is_refused(lab: Lab) -> None:
+def test_history_without_a_merge_snapshot_is_refused(lab: Lab) -> None:
     foreign.append(lab.mirror, [(7, "theirs")])
-    snapshots = [one.snapshot_id for one in lab.mirror.snapshots()]
+    snapshots = [snapshot.snapshot_id for snapshot in lab.mirror.snapshots()]
     for snapshot_id in snapshots[:-1]:
         lab.mirror.maintenance.expire_snapshots().by_id(snapshot_id).commit()
     foreign.append(lab.mirror, [(8, "theirs")])
@@ -159,12 +159,12 @@ def test_a_history_that_leads_to_none_of_our_snapshots_is_refused(lab: Lab) -> N
     assert "none of its ancestors is" in error.message
 
 
-def test_indexed_foreign_writes_are_not_read_again(either: Lab) -> None:
-    foreign.delete_rows(either.mirror, [1])
-    assert read_mirror(either.mirror, "lab.world").has_foreign_writes
-    either.commit_events("U2@90")
-    either.merge()
-    assert not read_mirror(either.mirror, "lab.world").has_foreign_writes
+def test_indexed_foreign_writes_are_not_read_again(any_lab: Lab) -> None:
+    foreign.delete_rows(any_lab.mirror, [1])
+    assert read_mirror(any_lab.mirror, "lab.world").has_foreign_writes
+    any_lab.commit_events("U2@90")
+    any_lab.merge()
+    assert not read_mirror(any_lab.mirror, "lab.world").has_foreign_writes
 
 
 def test_failed_indexing_of_foreign_writes_leaves_no_files(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

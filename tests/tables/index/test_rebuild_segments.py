@@ -12,15 +12,15 @@ from spark_job.engine.engine import InProcessEngine
 from spark_job.engine.work import Result, Work
 from spark_job.iceberg import mirror as mirror_module
 from spark_job.index import blocks
-from spark_job.maintenance.rebuild_segments import RebuildSegmentWork
-from spark_job.storage.immutable_cache import FileCache
+from spark_job.maintenance.rebuild_segment_work import RebuildSegmentWork
+from spark_job.storage.file_cache import FileCache
 from tests.lab import foreign
 from tests.lab.lab import Lab, local_path
 
 
 @pytest.fixture(autouse=True)
-def forget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new process with empty caches."""
+def empty_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start with empty file caches, like a new process."""
     monkeypatch.setattr(blocks, "_directories", FileCache(0))
     monkeypatch.setattr(mirror_module, "_roots", FileCache(0))
 
@@ -59,7 +59,7 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:20])
 
 
-def misname_the_orders(path: Path) -> None:
+def break_the_name_of_the_orders(path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"part_0", b"p\xf4rt_0"))
 
 
@@ -68,12 +68,12 @@ LATE = "U1@89=old U2@69=old I3@79=old U5@51=new D6@59 I9@84=old U7@95=same I8@1=
 AFTER = {1: "U1@90", 2: "U2@70", 4: "I4@40", 5: "new", 6: "I6@60", 7: "same", 8: "late"}
 
 
-@pytest.mark.parametrize("damage", [*DAMAGE, misname_the_orders])
-@pytest.mark.parametrize("which", range(5))
+@pytest.mark.parametrize("damage", [*DAMAGE, break_the_name_of_the_orders])
+@pytest.mark.parametrize("number", range(5))
 def test_any_segment_is_rebuilt_with_its_orders_and_tombstones(
-    lab: Lab, which: int, damage: Callable[[Path], None]
+    lab: Lab, number: int, damage: Callable[[Path], None]
 ) -> None:
-    damage(segments(lab)[which])
+    damage(segments(lab)[number])
     lab.commit_events(LATE)
     lab.merge()
     assert lab.rows() == AFTER
@@ -83,7 +83,7 @@ def test_any_segment_is_rebuilt_with_its_orders_and_tombstones(
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_all_segments_at_once_are_rebuilt(lab: Lab, damage: Callable[[Path], None]) -> None:
+def test_all_segments_are_rebuilt_together(lab: Lab, damage: Callable[[Path], None]) -> None:
     for path in segments(lab):
         damage(path)
     lab.commit_events(LATE)
@@ -92,7 +92,7 @@ def test_all_segments_at_once_are_rebuilt(lab: Lab, damage: Callable[[Path], Non
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_root_that_cannot_be_read_means_a_new_index(lab: Lab, damage: Callable[[Path], None]) -> None:
+def test_unreadable_root_is_rebuilt(lab: Lab, damage: Callable[[Path], None]) -> None:
     for path in roots(lab):
         damage(path)
     lab.commit_events(LATE)
@@ -118,7 +118,7 @@ def test_foreign_deletes_survive_the_loss_of_their_tombstones(lab: Lab) -> None:
     assert lab.rows()[4] == "new"
 
 
-def test_damage_and_a_foreign_writer_at_once(tmp_path: Path) -> None:
+def test_damaged_segment_and_foreign_writes_are_repaired_together(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path)
     lab.commit_events("I1@10 I2@20 I3@30")
     lab.merge()
@@ -185,7 +185,7 @@ def test_foreign_row_counts_as_newest_when_the_root_is_lost(tmp_path: Path) -> N
     assert lab.rows()[7] == "new"
 
 
-def test_foreign_row_keeps_its_rank_although_stale_events_of_its_key_were_merged(
+def test_foreign_row_keeps_its_order_after_stale_events_of_its_key(
     tmp_path: Path,
 ) -> None:
     lab = Lab.make(tmp_path)
@@ -221,7 +221,7 @@ def test_moved_row_keeps_its_order_when_its_segment_is_lost(tmp_path: Path) -> N
 
 
 def test_two_live_rows_of_one_key_stop_a_rebuild(tmp_path: Path) -> None:
-    """For example if a data file was replaced by another one."""
+    """This happens if a data file is replaced by a copy of another one."""
     lab = Lab.make(tmp_path)
     lab.commit_events("I1@10 I2@20")
     lab.merge()
@@ -238,31 +238,31 @@ def test_two_live_rows_of_one_key_stop_a_rebuild(tmp_path: Path) -> None:
     assert "has the key of" in result.error.message
 
 
-class SpoilingEngine(InProcessEngine):
-    """Storage that does not keep what a rebuild writes."""
+class DamagingEngine(InProcessEngine):
+    """Damages every segment that a rebuild writes."""
 
     rebuilt = 0
 
     def run(self, work: Work[Result]) -> list[Result]:
-        asked: object = work  # to mypy, the work of just any result is never a RebuildSegmentWork
+        untyped: object = work  # mypy excludes RebuildSegmentWork from Work[Result]
         results = super().run(work)
-        if isinstance(asked, RebuildSegmentWork):
-            SpoilingEngine.rebuilt += 1
-            assert SpoilingEngine.rebuilt < 20, "rebuilt forever"
+        if isinstance(untyped, RebuildSegmentWork):
+            DamagingEngine.rebuilt += 1
+            assert DamagingEngine.rebuilt < 20, "endless rebuilds"
             for result in results:
                 flip_a_byte(local_path(result.paths[0]))
         return results
 
 
-@pytest.mark.parametrize("left", [segments, roots])
+@pytest.mark.parametrize("lost_files", [segments, roots])
 def test_unreadable_rebuilt_segment_blocks_the_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: Callable[[Lab], list[Path]]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost_files: Callable[[Lab], list[Path]]
 ) -> None:
-    monkeypatch.setattr(SpoilingEngine, "rebuilt", 0)
-    lab = Lab.make(tmp_path, engine=SpoilingEngine())
+    monkeypatch.setattr(DamagingEngine, "rebuilt", 0)
+    lab = Lab.make(tmp_path, engine=DamagingEngine())
     lab.commit_events("I1@10 I2@20")
     lab.merge()
-    for path in left(lab):
+    for path in lost_files(lab):
         path.unlink()
     before = lab.files_on_disk()
     lab.commit_events("U1@30")
@@ -273,7 +273,7 @@ def test_unreadable_rebuilt_segment_blocks_the_table(
     assert lab.files_on_disk() == before
 
 
-def test_more_segments_than_attempts_may_be_damaged(tmp_path: Path) -> None:
+def test_more_segments_than_attempts_are_rebuilt(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path, engine=InProcessEngine(12))
     lab.commit_events(" ".join(f"I{key}@{key}" for key in range(1, 25)))
     lab.merge()
@@ -285,11 +285,11 @@ def test_more_segments_than_attempts_may_be_damaged(tmp_path: Path) -> None:
     assert lab.rows() == {key: f"I{key}@{key}" for key in range(1, 25)}
 
 
-def test_a_rebuild_that_fails_midway_leaves_no_files(tmp_path: Path) -> None:
+def test_rebuild_that_fails_midway_leaves_no_files(tmp_path: Path) -> None:
     class FailingEngine(InProcessEngine):
         def run(self, work: Work[Result]) -> list[Result]:
-            asked: object = work
-            older = asked.older_index.segments if isinstance(asked, RebuildSegmentWork) else ()
+            untyped: object = work
+            older = untyped.older_index.segments if isinstance(untyped, RebuildSegmentWork) else ()
             if older and all(local_path(segment.path).exists() for segment in older):
                 raise Transient("storage failed")
             return super().run(work)

@@ -1,4 +1,4 @@
-"""`maintain index`: repairs an index without an event to merge."""
+"""`maintain index` repairs the index without merging events."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import pytest
 
 from icemirror.cli.main import run
 from icemirror.errors import Invalid
+from spark_job.commands.maintain_index import maintain_index
+from spark_job.commands.verify.verify_table import VerifyOptions, verify_table
 from spark_job.commit.ensure_mirror import ensure_mirror
-from spark_job.iceberg.mirror import CURSOR, read_mirror
+from spark_job.iceberg.mirror import read_mirror
+from spark_job.iceberg.property_names import PROPERTY_CURSOR
 from spark_job.index import tiers
 from spark_job.index.root import Root
-from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
-from spark_job.storage.immutable_cache import clear_file_caches
-from spark_job.worker.maintain_index import maintain_index
+from spark_job.storage.file_cache import clear_file_caches
 from tests.lab import foreign
 from tests.lab.lab import Lab, local_path
 from tests.lab.recreated_changelog import recreate_changelog
@@ -33,9 +34,9 @@ def lab(tmp_path: Path) -> Lab:
 
 
 def root(lab: Lab) -> Root:
-    found = read_mirror(lab.mirror, "lab.world").root
-    assert found is not None
-    return found
+    current = read_mirror(lab.mirror, "lab.world").root
+    assert current is not None
+    return current
 
 
 def summary(lab: Lab) -> dict[str, str]:
@@ -52,32 +53,38 @@ def assert_sound(lab: Lab) -> None:
 
 def test_sound_index_is_unchanged(lab: Lab) -> None:
     before = lab.files_on_disk()
-    done = maintain_index(lab.pipeline, lab.table, dry_run=False)
-    assert (done.segments, done.damaged, done.lost, done.behind, done.commits) == (3, 0, False, False, 0)
+    result = maintain_index(lab.pipeline, lab.table, dry_run=False)
+    assert (result.segments, result.damaged, result.lost, result.behind, result.commits) == (
+        3,
+        0,
+        False,
+        False,
+        0,
+    )
     assert lab.files_on_disk() == before
 
 
-@pytest.mark.parametrize("harm", ["missing", "cut", "flipped"])
-def test_damaged_segments_are_rebuilt(lab: Lab, harm: str) -> None:
-    rows, cursor = lab.rows(), summary(lab)[CURSOR]
+@pytest.mark.parametrize("damage", ["missing", "cut", "flipped"])
+def test_damaged_segments_are_rebuilt(lab: Lab, damage: str) -> None:
+    rows, cursor = lab.rows(), summary(lab)[PROPERTY_CURSOR]
     for segment in root(lab).segments[1:3]:
         path = local_path(segment.path)
-        whole = path.read_bytes()
-        if harm == "missing":
+        content = path.read_bytes()
+        if damage == "missing":
             path.unlink()
-        elif harm == "cut":
-            path.write_bytes(whole[: len(whole) // 2])
+        elif damage == "cut":
+            path.write_bytes(content[: len(content) // 2])
         else:
             at = segment.payload.offset + 5
-            path.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+            path.write_bytes(content[:at] + bytes([content[at] ^ 0xFF]) + content[at + 1 :])
     clear_file_caches()
-    shown = maintain_index(lab.pipeline, lab.table, dry_run=True)
-    assert (shown.damaged, shown.commits) == (2, 0)
-    done = maintain_index(lab.pipeline, lab.table, dry_run=False)
-    assert (done.damaged, done.commits) == (2, 1)
-    assert summary(lab)[CURSOR] == cursor
+    preview = maintain_index(lab.pipeline, lab.table, dry_run=True)
+    assert (preview.damaged, preview.commits) == (2, 0)
+    result = maintain_index(lab.pipeline, lab.table, dry_run=False)
+    assert (result.damaged, result.commits) == (2, 1)
+    assert summary(lab)[PROPERTY_CURSOR] == cursor
     assert_sound(lab)
-    lab.commit_events("U2@1 U3@99")  # late, and in time
+    lab.commit_events("U2@1 U3@99")  # a late event and a new one
     lab.merge()
     assert lab.rows() == {**rows, 3: "U3@99"}
     assert maintain_index(lab.pipeline, lab.table, dry_run=True).damaged == 0
@@ -102,9 +109,9 @@ def test_foreign_writes_are_indexed(lab: Lab) -> None:
     assert lab.rows()[77] == "U77@99"
 
 
-@pytest.mark.parametrize("how", ["a file leaves", "nothing changes"])
-def test_foreign_commits_without_new_rows_are_indexed(lab: Lab, how: str) -> None:
-    if how == "a file leaves":
+@pytest.mark.parametrize("change", ["file removed", "no change"])
+def test_foreign_commits_without_new_rows_are_indexed(lab: Lab, change: str) -> None:
+    if change == "file removed":
         lab.mirror.delete("id in (1, 11)")
     else:
         mirror = lab.mirror
@@ -112,41 +119,43 @@ def test_foreign_commits_without_new_rows_are_indexed(lab: Lab, how: str) -> Non
         assert head is not None
         commit_snapshot(mirror, "replace", list_manifests(mirror.io, head.manifest_list), 77)
     assert maintain_index(lab.pipeline, lab.table, dry_run=True).behind
-    done = maintain_index(lab.pipeline, lab.table, dry_run=False)
-    assert done.commits == 1
+    result = maintain_index(lab.pipeline, lab.table, dry_run=False)
+    assert result.commits == 1
     assert not maintain_index(lab.pipeline, lab.table, dry_run=True).behind
 
 
-def test_a_mirror_that_is_empty_yet_is_no_error(tmp_path: Path) -> None:
+def test_empty_mirror_needs_no_repair(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path)
     lab.commit_events("I1@1")
-    prepared = lab.pipeline.planner.require_plan(lab.table)
-    ensure_mirror(lab.pipeline.catalogs, prepared)
-    done = maintain_index(lab.pipeline, lab.table, dry_run=False)
-    assert (done.segments, done.commits, done.waits) == (0, 0, False)
+    table_plan = lab.pipeline.planner.require_plan(lab.table)
+    ensure_mirror(lab.pipeline.catalogs, table_plan)
+    result = maintain_index(lab.pipeline, lab.table, dry_run=False)
+    assert (result.segments, result.commits, result.waits) == (0, 0, False)
 
 
-def test_runs_that_are_due_are_merged(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_due_runs_are_merged(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiers, "FAN_IN", 3)
-    done = maintain_index(lab.pipeline, lab.table, dry_run=False)
-    assert done.runs_before == 3
-    assert done.runs_after < 3
-    assert done.commits >= 1
+    result = maintain_index(lab.pipeline, lab.table, dry_run=False)
+    assert result.runs_before == 3
+    assert result.runs_after < 3
+    assert result.commits >= 1
     assert_sound(lab)
 
 
-def test_as_a_command(lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_repairs_a_segment_and_prints_json(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("ICEMIRROR_CONFIG", str(lab.settings.source_path))
     local_path(root(lab).segments[0].path).unlink()
     clear_file_caches()
     assert run(["maintain", "index", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["action"], told["damaged"], told["commits"]) == ("index", 1, 1)
+    report = json.loads(capsys.readouterr().out)
+    assert (report["action"], report["damaged"], report["commits"]) == ("index", 1, 1)
     assert run(["maintain", "index"]) == 0
     assert "segments checked" in capsys.readouterr().out
 
 
-def test_a_table_without_a_mirror_is_named(
+def test_table_without_a_mirror_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lab = Lab.make(tmp_path)
@@ -155,7 +164,7 @@ def test_a_table_without_a_mirror_is_named(
     assert "there is no mirror yet" in capsys.readouterr().err
 
 
-def test_a_recreated_changelog_is_an_error_and_not_a_repair_without_commits(lab: Lab) -> None:
+def test_recreated_changelog_is_an_error_and_changes_nothing(lab: Lab) -> None:
     recreated = recreate_changelog(lab)
     before = recreated.mirror.metadata_location
     with pytest.raises(Invalid, match="was dropped and recreated"):

@@ -1,4 +1,4 @@
-"""Tombstones expire; a late event of a key that the index has forgotten is judged by the changelog."""
+"""Tombstones expire; late events of keys without a tombstone are checked against the changelog."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.lab.lab import Lab
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs are merged at once."""
+def fast_tiers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Merge runs of the index as soon as there are two."""
     monkeypatch.setattr(tiers, "FAN_IN", 2)
 
 
@@ -37,9 +37,7 @@ def make(folder: Path, retention: str, shards: int = 1) -> Lab:
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-def test_old_tombstones_are_forgotten_and_late_events_still_do_not_come_back(
-    tmp_path: Path, shards: int
-) -> None:
+def test_late_events_stay_stale_after_their_tombstones_expired(tmp_path: Path, shards: int) -> None:
     lab = make(tmp_path, "0s", shards)
     assert sum(segment.tombstones for segment in root(lab).segments) == 0
     expired = root(lab).newest_expired_order
@@ -54,7 +52,7 @@ def test_old_tombstones_are_forgotten_and_late_events_still_do_not_come_back(
     assert lab.rows()[1] == "back"
 
 
-def test_a_late_delete_of_a_forgotten_key_leaves_no_older_tombstone(tmp_path: Path) -> None:
+def test_late_delete_after_tombstone_expiry_leaves_no_older_tombstone(tmp_path: Path) -> None:
     lab = make(tmp_path, "0s")
     lab.commit_events("D3@40")
     lab.merge()
@@ -63,7 +61,7 @@ def test_a_late_delete_of_a_forgotten_key_leaves_no_older_tombstone(tmp_path: Pa
     assert 3 not in lab.rows()
 
 
-def test_young_tombstones_stay(tmp_path: Path) -> None:
+def test_tombstones_within_the_retention_stay(tmp_path: Path) -> None:
     lab = make(tmp_path, "1h")
     assert sum(segment.tombstones for segment in root(lab).segments) == 3
     assert root(lab).newest_expired_order is None
@@ -71,13 +69,15 @@ def test_young_tombstones_stay(tmp_path: Path) -> None:
     assert lab.merge().slices[0].stale == 2
 
 
-def test_a_tombstone_stays_while_an_older_run_knows_its_key(
+def test_tombstone_stays_while_an_older_run_has_its_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = Lab.make(tmp_path, options="tombstone_retention: 0s")
     lab.commit_events(" ".join(f"I{key}@10" for key in range(200)))
     lab.merge()
-    monkeypatch.setattr(tiers, "_TIER_0_ENTRIES", 16)  # the first run is too large to be taken along
+    monkeypatch.setattr(
+        tiers, "_TIER_0_ENTRIES", 16
+    )  # the first run is too large to be merged with the others
     lab.commit_events("D1@40")
     lab.merge()
     lab.commit_events("D2@41")
@@ -92,16 +92,16 @@ def test_only_events_not_newer_than_an_expired_tombstone_read_the_changelog(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = make(tmp_path, "0s")
-    asked: list[object] = []
+    reads: list[object] = []
 
-    def none_of_them(prepared: TablePlan) -> list[object]:
-        asked.append(prepared)
+    def record_read(table_plan: TablePlan) -> list[object]:
+        reads.append(table_plan)
         return []
 
-    monkeypatch.setattr(pipeline, "merged_files", none_of_them)
+    monkeypatch.setattr(pipeline, "merged_files", record_read)
     lab.commit_events("I20@300 I21@61 D22@500 U2@110")
     lab.merge()
-    assert not asked
+    assert not reads
     lab.commit_events("I23@59")
     lab.merge()
-    assert len(asked) == 1
+    assert len(reads) == 1

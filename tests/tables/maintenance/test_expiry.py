@@ -1,4 +1,4 @@
-"""Snapshots that expire with a merge's commit, and the files that are deleted after it."""
+"""A merge expires snapshots in its commit, and then deletes their files."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 
-from spark_job.commit import unreferenced_files as unreferenced
-from spark_job.commit.expiry import choose_expired
+from spark_job.commit.expire import unreferenced_files
+from spark_job.commit.expire.expiry import choose_expired
 from spark_job.index.root import read_root, write_root
 from tests.lab.lab import Lab, append_files, local_path, rows_table
 from tests.referenced import referenced_files, stored_files
@@ -28,7 +28,7 @@ def merge_often(lab: Lab, times: int, first: int = 1) -> None:
         lab.merge()
 
 
-def assert_tidy(lab: Lab) -> None:
+def assert_no_orphans(lab: Lab) -> None:
     """Check that exactly the files that the mirror references are on disk."""
     assert stored_files(lab.folder / "warehouse") == referenced_files(lab.mirror)
 
@@ -40,7 +40,7 @@ def test_snapshots_and_files_stay_few_over_many_merges(tmp_path: Path, version: 
     metadata = lab.mirror.metadata
     assert len(metadata.snapshots) <= 6
     assert len(metadata.metadata_log) <= 3
-    assert_tidy(lab)
+    assert_no_orphans(lab)
     assert len(lab.rows()) == 17
     assert lab.rows()[1] == "U1@16"
 
@@ -74,11 +74,11 @@ def test_tags_and_branches_keep_their_snapshots_files_and_index(lab: Lab) -> Non
     assert set(lab.mirror.metadata.refs) == {"main", "audit", "try"}
     rows = lab.mirror.scan(snapshot_id=tagged.snapshot_id).to_arrow().to_pydict()
     assert dict(zip(rows["id"], rows["name"], strict=True)) == {1: "U1@2", 2: "I2@1", 3: "I3@2"}
-    assert_tidy(lab)
+    assert_no_orphans(lab)
 
 
-def test_foreign_snapshot_does_not_represent_the_index(lab: Lab) -> None:
-    """As the oldest retained snapshot it has no root, but the later ones have."""
+def test_index_stays_if_the_oldest_snapshot_is_foreign(lab: Lab) -> None:
+    """The oldest retained snapshot has no root; later snapshots have one."""
     merge_often(lab, 2)
     append_files(lab.mirror, rows_table(lab.mirror.schema(), [{"id": 90, "name": "foreign"}]))
     foreign = lab.mirror.current_snapshot()
@@ -86,7 +86,7 @@ def test_foreign_snapshot_does_not_represent_the_index(lab: Lab) -> None:
     first = 3
     while lab.mirror.metadata.snapshots[0].snapshot_id != foreign.snapshot_id:
         merge_often(lab, 1, first=first)
-        assert_tidy(lab)
+        assert_no_orphans(lab)
         first += 1
         assert first < 12
     merge_often(lab, 1, first=first)
@@ -94,7 +94,7 @@ def test_foreign_snapshot_does_not_represent_the_index(lab: Lab) -> None:
 
 
 def test_root_in_a_foreign_snapshot_is_ignored(lab: Lab) -> None:
-    """Otherwise its summary could have any file deleted that a job may delete."""
+    """Otherwise another writer could make the job delete any file."""
     merge_often(lab, 1)
     ledger = lab.folder / "payroll" / "ledger.parquet"
     ledger.parent.mkdir()
@@ -106,7 +106,7 @@ def test_root_in_a_foreign_snapshot_is_ignored(lab: Lab) -> None:
     write_root(mirror.io, forged, root.model_copy(update={"segments": (segment,)}))
     mirror.append(mirror.scan().to_arrow().slice(0, 0), snapshot_properties={"icemirror.index-root": forged})
     merge_often(lab, 8, first=2)
-    assert all("icemirror.cursor" in (one.summary or {}) for one in lab.mirror.metadata.snapshots)
+    assert all("icemirror.cursor" in (snapshot.summary or {}) for snapshot in lab.mirror.metadata.snapshots)
     assert ledger.exists()
     assert local_path(forged).exists()
 
@@ -120,25 +120,25 @@ def test_index_at_a_configured_location_is_cleaned_up(tmp_path: Path) -> None:
 
 
 def test_files_added_from_another_location_stay(lab: Lab) -> None:
-    """They may be another table's, and were there before this one."""
+    """They may belong to another table."""
     merge_often(lab, 1)
-    elsewhere = lab.folder / "elsewhere" / "a.parquet"
-    elsewhere.parent.mkdir()
-    pq.write_table(rows_table(lab.mirror.schema(), [{"id": 90, "name": "foreign"}]), elsewhere)
-    lab.mirror.add_files([f"file://{elsewhere}"])
+    outside = lab.folder / "elsewhere" / "a.parquet"
+    outside.parent.mkdir()
+    pq.write_table(rows_table(lab.mirror.schema(), [{"id": 90, "name": "foreign"}]), outside)
+    lab.mirror.add_files([f"file://{outside}"])
     merge_often(lab, 1, first=2)
     lab.commit_events("D90@50 I91@50")
     lab.merge()
     merge_often(lab, 9, first=3)
     assert 90 not in lab.rows()
-    assert f"file://{elsewhere}" not in {task.file.file_path for task in lab.mirror.scan().plan_files()}
-    assert elsewhere.exists()
+    assert f"file://{outside}" not in {task.file.file_path for task in lab.mirror.scan().plan_files()}
+    assert outside.exists()
 
 
 def test_file_that_was_removed_and_added_again_stays(lab: Lab) -> None:
     lab.commit_events("I1@1")
     lab.merge()
-    (file,) = (one.file for one in lab.mirror.scan().plan_files())
+    (file,) = (task.file for task in lab.mirror.scan().plan_files())
     lab.commit_events("I2@2")
     lab.merge()
     lab.mirror.delete("id = 1")
@@ -156,7 +156,7 @@ def test_file_that_was_removed_and_added_again_stays(lab: Lab) -> None:
 def test_tag_created_during_the_merge_is_respected(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     merge_often(lab, 5)
     oldest = lab.mirror.metadata.snapshots[0].snapshot_id
-    from spark_job.commit import commit_root
+    from spark_job.commit import commit_snapshot
 
     choose = choose_expired
 
@@ -164,7 +164,7 @@ def test_tag_created_during_the_merge_is_respected(lab: Lab, monkeypatch: pytest
         lab.mirror.manage_snapshots().create_tag(oldest, "late").commit()
         return choose(table)
 
-    monkeypatch.setattr(commit_root, "choose_expired", tag_first)
+    monkeypatch.setattr(commit_snapshot, "choose_expired", tag_first)
     lab.commit_events("U1@6")
     lab.merge()
     assert lab.mirror.metadata.snapshot_by_id(oldest) is not None
@@ -185,15 +185,15 @@ def test_branch_settings_of_the_user_survive_a_merge(lab: Lab) -> None:
 def test_merge_succeeds_without_permission_to_delete(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    tried: list[object] = []
+    attempts: list[object] = []
 
     def refuse(io: PyArrowFileIO, location: object) -> None:
-        tried.append(location)
+        attempts.append(location)
         raise PermissionError("AccessDenied")
 
     monkeypatch.setattr(PyArrowFileIO, "delete", refuse)
     merge_often(lab, 5)
-    tried.clear()
+    attempts.clear()
     caplog.clear()
     with caplog.at_level(logging.INFO):
         merge_often(lab, 1, first=6)
@@ -201,20 +201,20 @@ def test_merge_succeeds_without_permission_to_delete(
     assert len(lines) == 1
     assert lines[0].levelno == logging.INFO
     assert len(lab.rows()) == 7
-    assert 0 < len(tried) <= 20, "after a few refusals it gives up"
+    assert 0 < len(attempts) <= 20, "it stops after a few refusals"
     assert referenced_files(lab.mirror) < stored_files(lab.folder / "warehouse")
 
 
-def test_expiry_that_fails_does_not_fail_the_merge(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object) -> object:
+def test_failed_expiry_does_not_fail_the_merge(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> object:
         raise OSError("no route to storage")
 
-    monkeypatch.setattr("spark_job.commit.expiry.find_unreferenced", broken)
+    monkeypatch.setattr("spark_job.commit.expire.expiry.find_unreferenced", fail)
     merge_often(lab, 8)
     assert len(lab.mirror.metadata.snapshots) <= 6
 
 
-def test_a_property_that_is_no_number_stops_expiry_but_not_merges(lab: Lab) -> None:
+def test_invalid_property_stops_expiry_but_not_merges(lab: Lab) -> None:
     merge_often(lab, 1)
     with lab.mirror.transaction() as transaction:
         transaction.set_properties({"icemirror.max-snapshots": "many"})
@@ -231,7 +231,7 @@ def test_files_stay_if_gc_is_disabled(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("landed", [False, True])
-def test_while_the_outcome_is_unknown_nothing_is_deleted(
+def test_unknown_commit_outcome_deletes_nothing(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, landed: bool
 ) -> None:
     merge_often(lab, 5)
@@ -239,17 +239,17 @@ def test_while_the_outcome_is_unknown_nothing_is_deleted(
     commit = SqlCatalog.commit_table
     load = SqlCatalog.load_table
 
-    def lose_the_answer(catalog: SqlCatalog, table: Table, requirements: object, updates: object) -> object:
+    def lose_response(catalog: SqlCatalog, table: Table, requirements: object, updates: object) -> object:
         if landed:
             commit(catalog, table, requirements, updates)  # type: ignore[arg-type]
-        monkeypatch.setattr(SqlCatalog, "load_table", blind)
+        monkeypatch.setattr(SqlCatalog, "load_table", unreachable)
         raise TimeoutError("no answer")
 
-    def blind(catalog: SqlCatalog, identifier: object) -> Table:
+    def unreachable(catalog: SqlCatalog, identifier: object) -> Table:
         raise TimeoutError("no answer")
 
     lab.commit_events("U1@6")
-    monkeypatch.setattr(SqlCatalog, "commit_table", lose_the_answer)
+    monkeypatch.setattr(SqlCatalog, "commit_table", lose_response)
     result = lab.try_merge()
     assert result.error is not None
     assert result.error.kind == "commit-unknown"
@@ -260,7 +260,7 @@ def test_while_the_outcome_is_unknown_nothing_is_deleted(
     assert lab.rows()[1] == "U1@7"
 
 
-def test_a_commit_that_is_refused_expires_nothing(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_commit_expires_nothing(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     merge_often(lab, 5)
     before, snapshots = lab.files_on_disk(), len(lab.mirror.metadata.snapshots)
 
@@ -276,9 +276,9 @@ def test_a_commit_that_is_refused_expires_nothing(lab: Lab, monkeypatch: pytest.
 
 def test_detects_a_deleted_segment_of_a_retained_root(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted bug: segments of expired roots are deleted without checking the retained ones."""
-    monkeypatch.setattr(unreferenced, "_retained_index", lambda *_: set())
+    monkeypatch.setattr(unreferenced_files, "_retained_index", lambda *_: set())
     merge_often(lab, 6)
     missing = referenced_files(lab.mirror) - stored_files(lab.folder / "warehouse")
     assert any(path.name.endswith(".segment.puffin") for path in missing)
     with pytest.raises(AssertionError):
-        assert_tidy(lab)
+        assert_no_orphans(lab)

@@ -1,4 +1,4 @@
-"""Keys with values that Python itself has no objects for: the years before 1 and after 9999, and nanoseconds."""
+"""Keys with values that Python cannot represent: years before 1 and after 9999, and nanoseconds."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from spark_job.iceberg.leaf_columns import to_physical
+from spark_job.columns.physical_values import to_physical
+from spark_job.commands.verify.describe_differences import read_key
+from spark_job.commands.verify.verify_table import VerifyOptions, verify_table
 from spark_job.iceberg.live_files import live_files
-from spark_job.inspect.verify.describe_differences import read_key
-from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
 from tests.lab.lab import Lab, changelog_schema, rows_table, sequence_text
 
 INT, LONG = 2**31, 2**63
@@ -33,30 +33,28 @@ KEYS: dict[str, tuple[IcebergType, list[int]]] = {
 }
 
 
-@pytest.mark.parametrize("alone", [True, False], ids=["alone", "beside another"])
+@pytest.mark.parametrize("single", [True, False], ids=["single column", "composite"])
 @pytest.mark.parametrize("name", KEYS)
-def test_rows_are_merged_by_keys_that_python_has_no_values_for(
-    tmp_path: Path, name: str, alone: bool
-) -> None:
+def test_keys_that_python_cannot_represent_are_merged(tmp_path: Path, name: str, single: bool) -> None:
     kind, values = KEYS[name]
     version = max(2, kind.minimum_format_version())
-    keys = ("at",) if alone else ("at", "id")
+    keys = ("at",) if single else ("at", "id")
     schema = changelog_schema(("at", kind), ("id", LongType()), ("name", StringType()), keys=keys)
     lab = Lab.make(tmp_path, schema, options=f"format_version: {version}", changelog_version=version)
     assert schema_to_pyarrow(lab.changelog.schema()).field("at").nullable is False
 
-    def tell(operation: str, sequence: int, some: list[int]) -> None:
+    def merge_events(operation: str, sequence: int, times: list[int]) -> None:
         cdc = {"cdc_operation": operation, "sequence_number": sequence_text(sequence)}
-        rows = [{"at": at, "id": 1, "name": f"{sequence}", **cdc} for at in some]
+        rows = [{"at": at, "id": 1, "name": f"{sequence}", **cdc} for at in times]
         lab.commit(rows_table(lab.changelog.schema(), rows))
         lab.merge()
 
-    tell("INSERT", 1, values)
-    tell("UPDATE", 2, values[1:])
-    tell("DELETE", 3, values[-1:])
+    merge_events("INSERT", 1, values)
+    merge_events("UPDATE", 2, values[1:])
+    merge_events("DELETE", 3, values[-1:])
     rows = lab.mirror.scan().to_arrow()
-    found = dict(zip(to_physical(rows["at"]).to_pylist(), rows["name"].to_pylist(), strict=True))
-    assert found == {at: "1" if at == values[0] else "2" for at in values[:-1]}
+    names = dict(zip(to_physical(rows["at"]).to_pylist(), rows["name"].to_pylist(), strict=True))
+    assert names == {at: "1" if at == values[0] else "2" for at in values[:-1]}
     report = verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True))
     assert report.equal, report
     path = next(iter(live_files(lab.mirror.io, lab.mirror.current_snapshot())))

@@ -1,4 +1,4 @@
-"""The columns that a mirror has beyond those of its changelog."""
+"""Metadata columns: insert time, write time and sequence of each row."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from pyiceberg.types import BooleanType, IcebergType, LongType, StringType, TimestamptzType
 
 from icemirror.errors import Invalid
+from spark_job.commands.explain.explain_key import explain_key
 from spark_job.iceberg.mirror import read_mirror
-from spark_job.inspect.explain.explain_key import explain_key
 from tests.lab import recreated_changelog
 from tests.lab.column_changes import assert_sound, change_columns, commit_events, rebuild, rows
 from tests.lab.lab import Lab, changelog_schema, local_path, sequence_text
@@ -32,9 +32,7 @@ def by_key(lab: Lab) -> dict[int, dict[str, Any]]:
 
 
 @V2_AND_V3
-def test_rows_say_when_they_came_when_they_were_written_and_by_which_event(
-    tmp_path: Path, version: int
-) -> None:
+def test_metadata_columns_hold_insert_time_write_time_and_sequence(tmp_path: Path, version: int) -> None:
     before = datetime.now(UTC)
     lab = make(tmp_path, f"{ALL}\nformat_version: {version}")
     first = by_key(lab)
@@ -56,19 +54,19 @@ def test_rows_say_when_they_came_when_they_were_written_and_by_which_event(
     assert explain_key(lab.pipeline, lab.table, "1").equal
 
 
-def test_they_come_with_the_next_rows_go_and_are_renamed_by_the_setting(tmp_path: Path) -> None:
+def test_metadata_columns_are_added_renamed_and_removed_with_the_setting(tmp_path: Path) -> None:
     lab = make(tmp_path, "")
-    with_own = lab.reconfigure("metadata_columns: {created_at: created}")
+    with_created = lab.reconfigure("metadata_columns: {created_at: created}")
     commit_events(lab, "U1@2", "I3@2", name="new")
-    with_own.merge()
-    found = by_key(lab)
-    assert found[1]["created"] is None, "nobody knows when it came"
-    assert found[3]["created"] is not None
+    with_created.merge()
+    added = by_key(lab)
+    assert added[1]["created"] is None, "its insert time is unknown"
+    assert added[3]["created"] is not None
     renamed = lab.reconfigure("metadata_columns: {created_at: came_in, synced_at: s}")
     commit_events(lab, "U3@3", name="newer")
     renamed.merge()
     assert lab.mirror.schema().column_names == ["id", "name", "s", "came_in"]
-    assert by_key(lab)[3]["came_in"] == found[3]["created"]
+    assert by_key(lab)[3]["came_in"] == added[3]["created"]
     without = lab.reconfigure()
     commit_events(lab, "U3@4", name="newest")
     without.merge()
@@ -76,7 +74,7 @@ def test_they_come_with_the_next_rows_go_and_are_renamed_by_the_setting(tmp_path
     assert_sound(without)
 
 
-def test_they_stay_last_and_themselves_when_the_changelogs_columns_change(tmp_path: Path) -> None:
+def test_metadata_columns_stay_last_and_keep_their_values_after_schema_changes(tmp_path: Path) -> None:
     lab = make(tmp_path)
     first = by_key(lab)
     change_columns(
@@ -94,11 +92,13 @@ def test_they_stay_last_and_themselves_when_the_changelogs_columns_change(tmp_pa
     assert by_key(lab) == expected
     rebuild(lab)
     assert_sound(lab)
-    told = [{name: row[name] for name in ("id", "title", "more", "seq")} for row in rows(lab)]
-    assert told == [{name: row[name] for name in ("id", "title", "more", "seq")} for row in expected.values()]
+    rebuilt = [{name: row[name] for name in ("id", "title", "more", "seq")} for row in rows(lab)]
+    assert rebuilt == [
+        {name: row[name] for name in ("id", "title", "more", "seq")} for row in expected.values()
+    ]
 
 
-def test_a_column_of_the_changelog_with_that_name_is_refused(tmp_path: Path) -> None:
+def test_changelog_column_with_the_name_of_a_metadata_column_is_refused(tmp_path: Path) -> None:
     lab = make(tmp_path)
     change_columns(lab, lambda to: to.add_column("synced", StringType()))
     commit_events(lab, "U1@2", name="x")
@@ -114,7 +114,7 @@ def test_a_column_of_the_changelog_with_that_name_is_refused(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("batch", [2, 100])
-def test_a_rebuild_keeps_when_keys_came_in(tmp_path: Path, batch: int) -> None:
+def test_rebuild_keeps_insert_times(tmp_path: Path, batch: int) -> None:
     lab = Lab.make(tmp_path, options=ALL, tail=f"batch_size: {batch}\n")
     commit_events(lab, "I1@1", "I2@1", name="old")
     lab.merge()
@@ -132,7 +132,7 @@ def test_a_rebuild_keeps_when_keys_came_in(tmp_path: Path, batch: int) -> None:
     assert_sound(lab)
 
 
-def test_a_rebuild_of_what_cannot_be_read_takes_its_own_time(tmp_path: Path) -> None:
+def test_rebuild_of_an_unreadable_index_sets_new_insert_times(tmp_path: Path) -> None:
     lab = make(tmp_path)
     before = by_key(lab)
     root = read_mirror(lab.mirror, lab.table.name).root
@@ -144,7 +144,7 @@ def test_a_rebuild_of_what_cannot_be_read_takes_its_own_time(tmp_path: Path) -> 
     assert_sound(lab)
 
 
-def test_they_stay_after_the_changelog_is_recreated(tmp_path: Path) -> None:
+def test_insert_times_stay_after_the_changelog_is_recreated(tmp_path: Path) -> None:
     lab = make(tmp_path)
     before = by_key(lab)
     lab = recreated_changelog.recreate_changelog(lab)
@@ -157,7 +157,7 @@ def test_they_stay_after_the_changelog_is_recreated(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "name", "kind", "why"),
+    ("options", "name", "kind", "message"),
     [
         (ALL, "synced", TimestamptzType(), r"Set metadata_columns\.synced_at to another name"),
         (ALL, "seq", StringType(), r"Set metadata_columns\.source_sequence to another name"),
@@ -169,17 +169,19 @@ def test_they_stay_after_the_changelog_is_recreated(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_column_of_that_name_in_a_recreated_changelog_is_refused(
-    tmp_path: Path, options: str, name: str, kind: IcebergType, why: str
+def test_recreated_changelog_with_the_name_of_a_metadata_column_is_refused(
+    tmp_path: Path, options: str, name: str, kind: IcebergType, message: str
 ) -> None:
     lab = make(tmp_path, options)
     before = rows(lab)
     lab = recreated_changelog.recreate_changelog(lab, changelog_schema(("id", LongType()), (name, kind)))
     commit_events(lab, "I1@1")
-    with pytest.raises(Invalid, match=why):
+    with pytest.raises(Invalid, match=message):
         recreated_changelog.steps(lab)
     assert rows(lab) == before
-    other = lab.reconfigure("metadata_columns: {synced_at: s, source_sequence: q}\ndeleted_column: gone")
-    recreated_changelog.steps(other)
-    assert name in other.mirror.schema().column_names
-    assert_sound(other)
+    reconfigured = lab.reconfigure(
+        "metadata_columns: {synced_at: s, source_sequence: q}\ndeleted_column: gone"
+    )
+    recreated_changelog.steps(reconfigured)
+    assert name in reconfigured.mirror.schema().column_names
+    assert_sound(reconfigured)

@@ -1,4 +1,4 @@
-"""`delete_mode: soft`: a deleted row stays with the values that it had, and is flagged."""
+"""`delete_mode: soft`: a deleted row keeps its values and is flagged."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ import pyarrow as pa
 import pytest
 from pyiceberg.types import BooleanType, LongType, StringType
 
+from spark_job.commands.explain.report import KeyState
+from spark_job.commands.verify.verify_report import FindingKind
+from spark_job.commands.verify.verify_table import VerifyOptions, verify_table
 from spark_job.iceberg.live_files import live_files
 from spark_job.iceberg.mirror import read_mirror
-from spark_job.inspect.explain.report import KeyState
-from spark_job.inspect.verify.verify_report import FindingKind
-from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
+from spark_job.write.read_deletes import read_deleted_positions
 from spark_job.write.row_lineage import read_row_ids
-from spark_job.write.vectors import deleted_positions
 from tests.lab import foreign, recreated_changelog
 from tests.lab.column_changes import assert_sound, change_columns, commit_events, rebuild
 from tests.lab.explain import explain, kinds
 from tests.lab.lab import Lab, changelog_schema, rows_table, sequence_text
 from tests.lab.soft_deletes import FLAG, SOFT, flagged_rows, make
-from tests.tables.rebuild.test_replay import missed, replay, since
+from tests.tables.rebuild.test_replay import replay, since, skip_files
 
 V2_AND_V3 = pytest.mark.parametrize("version", [2, 3])
 
 
 @V2_AND_V3
 @pytest.mark.parametrize("shards", [1, 3])
-def test_a_deleted_row_keeps_its_values_and_is_flagged(tmp_path: Path, version: int, shards: int) -> None:
+def test_deleted_row_keeps_its_values_and_is_flagged(tmp_path: Path, version: int, shards: int) -> None:
     lab = make(tmp_path, f"format_version: {version}", shards=shards)
     commit_events(lab, "I1@1", "I2@1", "I3@1", name="a")
     lab.merge()
@@ -36,27 +36,27 @@ def test_a_deleted_row_keeps_its_values_and_is_flagged(tmp_path: Path, version: 
     commit_events(lab, "D1@2", "D3@2", name=None)
     result = lab.merge()
     assert flagged_rows(lab) == {1: ("a", True), 2: ("a", False), 3: ("a", True)}
-    (part,) = result.slices
-    assert (part.inserted, part.updated, part.deleted, part.unchanged) == (0, 0, 2, 0)
+    (slice_,) = result.slices
+    assert (slice_.inserted, slice_.updated, slice_.deleted, slice_.unchanged) == (0, 0, 2, 0)
     assert result.live_rows == 3
     assert_sound(lab)
     assert lab.mirror.schema().find_field(FLAG).field_type == BooleanType()
 
 
-def test_a_delete_of_a_missing_key_writes_its_own_values(tmp_path: Path) -> None:
+def test_delete_of_a_missing_key_writes_the_values_of_the_event(tmp_path: Path) -> None:
     lab = make(tmp_path)
     commit_events(lab, "D1@1", name="carried")
     commit_events(lab, "D2@1", name=None)
     result = lab.merge()
     assert flagged_rows(lab) == {1: ("carried", True), 2: (None, True)}
-    assert sum(part.deleted for part in result.slices) == 2
+    assert sum(slice_.deleted for slice_ in result.slices) == 2
     commit_events(lab, "D1@2", name="other")
     lab.merge()
-    assert flagged_rows(lab)[1] == ("carried", True), "the row was there already"
+    assert flagged_rows(lab)[1] == ("carried", True), "the row existed already"
     assert_sound(lab)
 
 
-def test_the_first_of_several_deletes_in_a_slice_gives_the_row(tmp_path: Path) -> None:
+def test_first_of_several_deletes_in_a_slice_determines_the_row(tmp_path: Path) -> None:
     lab = make(tmp_path)
     lab.commit_events("D1@1=first D1@2=second D1@3=third")
     lab.merge()
@@ -64,7 +64,7 @@ def test_the_first_of_several_deletes_in_a_slice_gives_the_row(tmp_path: Path) -
     assert_sound(lab)
 
 
-def test_a_key_that_comes_back_is_not_flagged_any_more(tmp_path: Path) -> None:
+def test_reinserted_key_is_no_longer_flagged(tmp_path: Path) -> None:
     lab = make(tmp_path)
     lab.commit_events("I1@1=a I2@1=a")
     lab.commit_events("D1@2= D2@2=")
@@ -79,7 +79,7 @@ def test_a_key_that_comes_back_is_not_flagged_any_more(tmp_path: Path) -> None:
     assert_sound(lab)
 
 
-def test_an_update_and_a_delete_in_one_slice_keep_the_updates_values(tmp_path: Path) -> None:
+def test_update_and_delete_in_one_slice_keep_the_values_of_the_update(tmp_path: Path) -> None:
     lab = make(tmp_path)
     lab.commit_events("I1@1=a I2@1=a")
     lab.merge()
@@ -89,7 +89,7 @@ def test_an_update_and_a_delete_in_one_slice_keep_the_updates_values(tmp_path: P
     assert_sound(lab)
 
 
-def test_what_is_older_than_the_delete_comes_late(tmp_path: Path) -> None:
+def test_event_older_than_the_delete_is_late(tmp_path: Path) -> None:
     lab = make(tmp_path)
     lab.commit_events("I1@1=a")
     lab.commit_events("D1@5=")
@@ -108,7 +108,7 @@ def test_what_is_older_than_the_delete_comes_late(tmp_path: Path) -> None:
 
 
 @V2_AND_V3
-def test_a_flagged_row_keeps_its_row_id(tmp_path: Path, version: int) -> None:
+def test_flagged_row_keeps_its_row_id(tmp_path: Path, version: int) -> None:
     lab = make(tmp_path, f"format_version: {version}")
     lab.commit_events("I1@1 I2@1 I3@1")
     lab.merge()
@@ -124,24 +124,30 @@ def test_a_flagged_row_keeps_its_row_id(tmp_path: Path, version: int) -> None:
 def row_ids(lab: Lab) -> dict[int, int]:
     if lab.mirror.metadata.format_version < 3:
         return {}
-    found: dict[int, int] = {}
+    ids_by_key: dict[int, int] = {}
     io = lab.mirror.io
     for path, file in live_files(io, lab.mirror.current_snapshot()).items():
         with io.new_input(path).open() as stream:
             keys = pa.parquet.read_table(stream, columns=["id"])["id"].to_pylist()
-        dead = set(deleted_positions(io, {path: file})[path].tolist())
-        at = [one for one in range(len(keys)) if one not in dead]
+        deleted = set(read_deleted_positions(io, {path: file})[path].tolist())
+        positions = [position for position in range(len(keys)) if position not in deleted]
         import numpy as np
 
         ids = read_row_ids(
-            io, [path], [file.first_row_id], np.zeros(len(at), np.int32), np.array(at, dtype=np.int64)
+            io,
+            [path],
+            [file.first_row_id],
+            np.zeros(len(positions), np.int32),
+            np.array(positions, dtype=np.int64),
         )
-        found |= {keys[one]: row_id for one, row_id in zip(at, ids.to_pylist(), strict=True)}
-    return found
+        ids_by_key |= {
+            keys[position]: row_id for position, row_id in zip(positions, ids.to_pylist(), strict=True)
+        }
+    return ids_by_key
 
 
 @V2_AND_V3
-def test_a_rebuild_and_a_replay_flag_the_same_rows(tmp_path: Path, version: int) -> None:
+def test_rebuild_and_replay_flag_the_same_rows(tmp_path: Path, version: int) -> None:
     lab = make(tmp_path, f"format_version: {version}", tail="batch_size: 3\n", shards=2)
     first = lab.commit_events("I1@1 I2@1 I3@1", "I4@1 D9@1=carried")
     lab.commit_events("D1@2= U2@2=b", "D3@2=")
@@ -158,12 +164,12 @@ def test_a_rebuild_and_a_replay_flag_the_same_rows(tmp_path: Path, version: int)
     assert_sound(lab)
 
 
-def test_a_replay_applies_a_skipped_delete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replay_applies_a_skipped_delete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = make(tmp_path)
     first = lab.commit_events("I1@1=a I2@1=a")
     lab.merge()
     lab.commit_events("U1@2=b", "D1@3= D5@3=carried")
-    with missed(monkeypatch, 0, 1):
+    with skip_files(monkeypatch, 0, 1):
         lab.merge()
     assert flagged_rows(lab) == {1: ("a", False), 2: ("a", False)}
     replay(lab, since(first))
@@ -171,7 +177,7 @@ def test_a_replay_applies_a_skipped_delete(tmp_path: Path, monkeypatch: pytest.M
     assert_sound(lab)
 
 
-def test_a_recreated_changelog_flags_its_deletes(tmp_path: Path) -> None:
+def test_recreated_changelog_flags_its_deletes(tmp_path: Path) -> None:
     lab = make(tmp_path, "metadata_columns: {synced_at: at}")
     lab.commit_events("I1@1 I2@1")
     lab.commit_events("D1@2=")
@@ -184,7 +190,7 @@ def test_a_recreated_changelog_flags_its_deletes(tmp_path: Path) -> None:
     assert_sound(lab)
 
 
-def test_columns_that_the_changelog_dropped_are_kept_as_well(tmp_path: Path) -> None:
+def test_flagged_row_keeps_the_values_of_dropped_columns(tmp_path: Path) -> None:
     schema = changelog_schema(("id", LongType()), ("name", StringType()), ("gone", LongType()))
     lab = Lab.make(tmp_path, schema, options=SOFT)
     commit_events(lab, "I1@1", name="a", gone=7)
@@ -209,7 +215,7 @@ def test_metadata_columns_reflect_the_delete(tmp_path: Path) -> None:
     assert list(after) == ["id", "name", "at", "seq", "since", FLAG]
 
 
-def test_a_deleted_row_moves_to_no_other_partition(tmp_path: Path) -> None:
+def test_flagged_row_stays_in_its_partition(tmp_path: Path) -> None:
     lab = make(tmp_path, 'partition_by: ["name"]')
     commit_events(lab, "I1@1", name="p")
     lab.merge()
@@ -233,27 +239,27 @@ def test_explain_key_and_verify_report_flagged_rows(tmp_path: Path) -> None:
     lab.commit_events("D2@3=")
     assert explain(lab, 2).events[-1].words.endswith("will flag the row as deleted")
     lab.merge()
-    spoil(lab, 1, "a", False)
+    overwrite_row(lab, 1, "a", False)
     assert kinds(explain(lab, 1)) == ["deleted-row"]
-    assert [one.kind for one in deep(lab)] == [FindingKind.DELETED_ROW]
-    spoil(lab, 1, None, True)
+    assert [finding.kind for finding in deep_findings(lab)] == [FindingKind.DELETED_ROW]
+    overwrite_row(lab, 1, None, True)
     assert kinds(explain(lab, 1)) == ["different-row"]
-    (found,) = deep(lab)
-    assert (found.kind, found.count) == (FindingKind.DIFFERENT_ROW, 1)
-    assert found.places[0].endswith("in name")
+    (finding,) = deep_findings(lab)
+    assert (finding.kind, finding.count) == (FindingKind.DIFFERENT_ROW, 1)
+    assert finding.places[0].endswith("in name")
     lab.commit_events("I1@9=live")
     lab.merge()
-    spoil(lab, 1, "live", True)
+    overwrite_row(lab, 1, "live", True)
     assert kinds(explain(lab, 1)) == ["different-row"]
-    assert [one.kind for one in deep(lab)] == [FindingKind.DIFFERENT_ROW]
+    assert [finding.kind for finding in deep_findings(lab)] == [FindingKind.DIFFERENT_ROW]
 
 
-def deep(lab: Lab) -> tuple[Any, ...]:
+def deep_findings(lab: Lab) -> tuple[Any, ...]:
     return verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).findings
 
 
-def spoil(lab: Lab, key: int, name: str | None, flag: bool) -> None:
-    """Another writer updates a row."""
+def overwrite_row(lab: Lab, key: int, name: str | None, flag: bool) -> None:
+    """Update a row as another writer."""
     foreign.delete_rows(lab.mirror, [key])
     row = pa.Table.from_pylist([{"id": key, "name": name, FLAG: flag}], lab.mirror.schema().as_arrow())
     lab.mirror.append(row)
@@ -278,7 +284,7 @@ def test_flagged_rows_removed_by_another_writer_stay_removed(tmp_path: Path) -> 
     assert flagged_rows(lab) == {1: ("back", False), 2: ("c", False)}
 
 
-def test_no_tombstone_is_needed_however_long_ago_it_was(tmp_path: Path) -> None:
+def test_flagged_row_needs_no_tombstone(tmp_path: Path) -> None:
     lab = make(tmp_path, "tombstone_retention: 0s")
     lab.commit_events("I1@1=a")
     lab.commit_events("D1@9=")
@@ -296,13 +302,13 @@ def test_no_tombstone_is_needed_however_long_ago_it_was(tmp_path: Path) -> None:
 
 def test_bad_rows_are_rejected_next_to_flagged_ones(tmp_path: Path) -> None:
     schema = changelog_schema(("id", LongType()), ("name", StringType()))
-    schema = type(schema)(*(one.model_copy(update={"required": False}) for one in schema.fields))
+    schema = type(schema)(*(field.model_copy(update={"required": False}) for field in schema.fields))
     lab = Lab.make(tmp_path, schema, options=f"{SOFT}\non_bad_row: quarantine\nprimary_keys: [id]")
 
     good = {"id": 1, "name": "a", "cdc_operation": "INSERT", "sequence_number": sequence_text(1)}
-    end = {"id": 1, "name": None, "cdc_operation": "DELETE", "sequence_number": sequence_text(2)}
+    delete = {"id": 1, "name": None, "cdc_operation": "DELETE", "sequence_number": sequence_text(2)}
     bad = {"id": None, "name": "x", "cdc_operation": "DELETE", "sequence_number": sequence_text(1)}
-    lab.commit(rows_table(schema, [bad, good, bad, end]))
+    lab.commit(rows_table(schema, [bad, good, bad, delete]))
     assert lab.merge().slices[0].rejected == 2
     assert flagged_rows(lab) == {1: ("a", True)}
     assert_sound(lab)

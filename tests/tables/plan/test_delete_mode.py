@@ -13,9 +13,9 @@ from pyiceberg.types import BooleanType, LongType, StringType
 from icemirror.config_file.load import load_settings
 from icemirror.errors import Invalid
 from icemirror.protocol.replay import Replay
-from spark_job.inspect.adopt import adopt_table
-from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
-from spark_job.plan.planner import describe_plan
+from spark_job.commands.adopt.adopt_table import adopt_table
+from spark_job.commands.verify.verify_table import VerifyOptions, verify_table
+from spark_job.plan.describe_plan import describe_plan
 from spark_job.rebuild.replay import replay_step
 from tests.lab.column_changes import assert_sound, change_columns, commit_events, rebuild
 from tests.lab.lab import Lab, changelog_schema
@@ -68,29 +68,30 @@ def test_rebuild_started_in_the_other_mode_restarts(tmp_path: Path) -> None:
     lab.commit_events("I3@3=c D2@3=")
     lab.merge()
 
-    def begin(of: Lab, request: str) -> Any:
+    def start_rebuild(configured: Lab, request: str) -> Any:
         progress = None
         for _ in range(2):
-            asked = Replay(request, 0.0, full=True, progress=progress)
-            progress = replay_step(of.pipeline, of.table, asked).progress
+            replay = Replay(request, 0.0, full=True, progress=progress)
+            progress = replay_step(configured.pipeline, configured.table, replay).progress
         return progress
 
-    def end(of: Lab, request: str, progress: Any) -> None:
+    def finish_rebuild(configured: Lab, request: str, progress: Any) -> None:
         for _ in range(20):
-            step = replay_step(of.pipeline, of.table, Replay(request, 0.0, full=True, progress=progress))
+            replay = Replay(request, 0.0, full=True, progress=progress)
+            step = replay_step(configured.pipeline, configured.table, replay)
             progress = step.progress
             if step.done:
                 return
         raise AssertionError
 
     hard = lab.reconfigure(tail="batch_size: 2\n")
-    end(hard, "full-1", begin(lab, "full-1"))
+    finish_rebuild(hard, "full-1", start_rebuild(lab, "full-1"))
     assert hard.rows() == {3: "c"}
-    end(lab, "full-2", begin(hard, "full-2"))
+    finish_rebuild(lab, "full-2", start_rebuild(hard, "full-2"))
     assert flagged_rows(lab) == {1: ("a", True), 2: ("a", True), 3: ("c", False)}
 
 
-def test_a_column_of_the_source_with_the_name_of_the_flag_is_refused(tmp_path: Path) -> None:
+def test_changelog_column_with_the_name_of_the_flag_is_refused(tmp_path: Path) -> None:
     lab = make(tmp_path)
     lab.commit_events("I1@1=a")
     lab.merge()
@@ -115,7 +116,7 @@ def test_lower_case_names_may_collide_with_the_flag(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "why"),
+    ("options", "message"),
     [
         ("deleted_column: _deleted", "_deleted is reserved by Iceberg"),
         (
@@ -125,9 +126,9 @@ def test_lower_case_names_may_collide_with_the_flag(tmp_path: Path) -> None:
         ("append_only: true", "an append_only table has no deletes: remove delete_mode"),
     ],
 )
-def test_contradicting_settings_are_refused(tmp_path: Path, options: str, why: str) -> None:
+def test_contradicting_settings_are_refused(tmp_path: Path, options: str, message: str) -> None:
     path = write_config(tmp_path, f"{SOFT}\n{options}")
-    with pytest.raises(Exception, match=why):
+    with pytest.raises(Exception, match=message):
         load_settings(path, os.environ)
 
 
@@ -140,7 +141,7 @@ def test_adopted_table_has_or_gets_the_flag(tmp_path: Path, flagged: bool) -> No
         "id": [2, 3], "name": ["b", "c"]
     }  # fmt: skip
     kinds = {"id": pa.int64(), "name": pa.string(), FLAG: pa.bool_()}
-    schema = pa.schema([pa.field(one, kinds[one], nullable=one != "id") for one in table])
+    schema = pa.schema([pa.field(name, kinds[name], nullable=name != "id") for name in table])
     lab.catalog.create_table("lab.world", schema).append(pa.table(table, schema=schema))
     adopt_table(lab.pipeline, lab.table, "head", dry_run=False)
     lab.commit_events("D2@3=")

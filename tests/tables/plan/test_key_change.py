@@ -54,7 +54,7 @@ def test_reordered_key_finds_its_rows_or_is_refused(tmp_path: Path) -> None:
     assert pairs(lab) == [("x", "y", "new" if result.error is None else "old")]
 
 
-def test_a_key_column_that_was_moved_in_the_changelog_finds_its_rows(tmp_path: Path) -> None:
+def test_moved_key_column_finds_its_rows(tmp_path: Path) -> None:
     """Iceberg's ALTER TABLE … FIRST changes only the position of the column."""
     lab = Lab.make(tmp_path, TWO_KEYS)
     lab.commit(rows_table(TWO_KEYS, [pair("x", "y", "old", 1)]))
@@ -67,7 +67,7 @@ def test_a_key_column_that_was_moved_in_the_changelog_finds_its_rows(tmp_path: P
     assert pairs(lab) == [("x", "y", "new")]
 
 
-def test_a_key_named_as_the_identifier_was_is_the_same_key(tmp_path: Path) -> None:
+def test_primary_keys_equal_to_the_identifier_fields_are_the_same_key(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path, TWO_KEYS)
     lab.commit(rows_table(TWO_KEYS, [pair("x", "y", "old", 1)]))
     lab.merge()
@@ -80,7 +80,7 @@ def order_row(name: str, one: int, two: int) -> dict[str, object]:
     return {"id": 1, "name": name, "op": "UPDATE", "one": one, "two": two}
 
 
-def test_another_number_of_sequence_columns_is_refused(tmp_path: Path) -> None:
+def test_changed_number_of_sequence_columns_is_refused(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path, TWO_ORDERS, options=f"{_GENERIC}[one, two]")
     lab.commit(rows_table(TWO_ORDERS, [order_row("old", 1, 1)]))
     lab.merge()

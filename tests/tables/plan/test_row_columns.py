@@ -1,4 +1,4 @@
-"""Which columns a mirror has, and their names."""
+"""Included and excluded columns of a mirror, and the case of their names."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, StructType
 
 from icemirror.errors import Invalid
-from spark_job.inspect.adopt import adopt_table
-from spark_job.inspect.explain.explain_key import explain_key
+from spark_job.commands.adopt.adopt_table import adopt_table
+from spark_job.commands.explain.explain_key import explain_key
 from tests.lab.column_changes import assert_sound, change_columns, commit_events, rebuild, rows
 from tests.lab.lab import Lab, changelog_schema
 
@@ -28,13 +28,13 @@ def make(folder: Path, options: str) -> Lab:
 def mirrored_bytes(lab: Lab) -> bytes:
     """Return all bytes that mirror and index have written, with Parquet decoded."""
     warehouse = lab.folder / "warehouse"
-    found = b""
+    content = b""
     for name in lab.files_on_disk():
         path = warehouse / name
-        found += path.read_bytes()
+        content += path.read_bytes()
         if path.suffix == ".parquet":
-            found += str(pq.read_table(path).to_pylist()).encode()
-    return found
+            content += str(pq.read_table(path).to_pylist()).encode()
+    return content
 
 
 def test_excluded_value_is_stored_nowhere(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -45,8 +45,8 @@ def test_excluded_value_is_stored_nowhere(tmp_path: Path, capfd: pytest.CaptureF
     assert_sound(lab)
     assert SECRET.encode() not in mirrored_bytes(lab)
     assert SECRET not in explain_key(lab.pipeline, lab.table, "1").model_dump_json()
-    shown = capfd.readouterr()
-    assert SECRET not in shown.out + shown.err
+    printed = capfd.readouterr()
+    assert SECRET not in printed.out + printed.err
 
 
 def test_renamed_excluded_column_stays_excluded(
@@ -66,23 +66,23 @@ def test_renamed_excluded_column_stays_excluded(
     assert SECRET.encode() not in mirrored_bytes(lab)
 
 
-def test_a_column_that_is_excluded_later_leaves_the_mirror(tmp_path: Path) -> None:
+def test_column_excluded_later_is_removed_from_the_mirror(tmp_path: Path) -> None:
     lab = make(tmp_path, "")
-    later = lab.reconfigure("columns: {exclude: [ssn]}")
+    excluding = lab.reconfigure("columns: {exclude: [ssn]}")
     change_columns(lab, lambda to: to.rename_column("ssn", "social"))
     commit_events(lab, "U1@2", name="new", social=SECRET)
-    later.merge()
+    excluding.merge()
     assert rows(lab) == [{"id": 1, "name": "new"}, {"id": 2, "name": "old"}]
-    rebuild(later)
+    rebuild(excluding)
     assert rows(lab) == [{"id": 1, "name": "new"}, {"id": 2, "name": "old"}]
-    assert_sound(later)
+    assert_sound(excluding)
 
 
 def test_column_included_again_has_the_values_of_new_rows(tmp_path: Path) -> None:
     lab = make(tmp_path, "columns: {exclude: [ssn]}")
-    again = lab.reconfigure()
+    including = lab.reconfigure()
     commit_events(lab, "U1@2", name="new", ssn="x")
-    again.merge()
+    including.merge()
     assert rows(lab) == [
         {"id": 1, "name": "new", "ssn": "x"},
         {"id": 2, "name": "old", "ssn": None},
@@ -100,7 +100,7 @@ def test_mirror_has_only_included_columns_and_the_key(tmp_path: Path) -> None:
     assert_sound(lab)
 
 
-def test_a_key_column_cannot_be_excluded(tmp_path: Path) -> None:
+def test_key_column_cannot_be_excluded(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path, PEOPLE, options="columns: {exclude: [id]}")
     commit_events(lab, "I1@1", name="x")
     with pytest.raises(Invalid, match=r"column id is part of the key"):
@@ -108,9 +108,9 @@ def test_a_key_column_cannot_be_excluded(tmp_path: Path) -> None:
     assert not lab.catalog.table_exists("lab.world")
 
 
-@pytest.mark.parametrize("how", ["exclude", "include"])
-def test_a_name_that_no_column_ever_had_is_refused(tmp_path: Path, how: str) -> None:
-    lab = Lab.make(tmp_path, PEOPLE, options=f"columns: {{{how}: [ssm]}}")
+@pytest.mark.parametrize("setting", ["exclude", "include"])
+def test_unknown_column_name_is_refused(tmp_path: Path, setting: str) -> None:
+    lab = Lab.make(tmp_path, PEOPLE, options=f"columns: {{{setting}: [ssm]}}")
     commit_events(lab, "I1@1", name="x")
     with pytest.raises(Invalid, match=r"columns names ssm, but .* has no column ssm; did you mean ssn\?"):
         lab.pipeline.advance(lab.table)
@@ -123,7 +123,7 @@ MIXED = changelog_schema(
 )
 
 
-def test_names_are_lower_case_at_every_depth_and_stay_so(tmp_path: Path) -> None:
+def test_names_are_lower_case_at_every_depth_also_after_schema_changes(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path, MIXED, options="name_case: lower")
     commit_events(lab, "I1@1", Name="x", Home={"Zip": 1, "City": "A"})
     lab.merge()
@@ -168,7 +168,7 @@ def test_metadata_columns_are_lower_case_too(tmp_path: Path) -> None:
         lab.pipeline.advance(lab.table)
 
 
-def test_a_table_whose_names_are_lower_case_already_is_adopted(tmp_path: Path) -> None:
+def test_table_with_lower_case_names_is_adopted(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path, MIXED, options="name_case: lower")
     commit_events(lab, "I1@1", Name="x", Home={"Zip": 1, "City": "A"})
     lab.merge()

@@ -20,8 +20,8 @@ from pyiceberg.types import (
     StructType,
 )
 
+from spark_job.commands.explain.explain_key import explain_key
 from spark_job.iceberg.live_files import live_files
-from spark_job.inspect.explain.explain_key import explain_key
 from tests.lab.column_changes import assert_sound, change_columns, commit_events, rows
 from tests.lab.lab import ID_AND_NAME, Lab, changelog_schema, local_path
 
@@ -55,15 +55,15 @@ def test_new_column_is_committed_with_its_rows(tmp_path: Path, version: int) -> 
     assert_sound(lab)
 
 
-def test_a_change_without_rows_waits_for_them(tmp_path: Path) -> None:
+def test_schema_change_without_rows_waits_for_rows(tmp_path: Path) -> None:
     lab = make(tmp_path)
-    place = lab.mirror.metadata_location
+    location = lab.mirror.metadata_location
     change_columns(lab, lambda to: to.add_column("more", LongType()))
     assert lab.merge().outcome == "up-to-date"
-    assert lab.mirror.metadata_location == place
+    assert lab.mirror.metadata_location == location
 
 
-def test_a_renamed_column_keeps_its_values(tmp_path: Path) -> None:
+def test_renamed_column_keeps_its_values(tmp_path: Path) -> None:
     lab = make(tmp_path)
     change_columns(lab, lambda to: to.rename_column("name", "title"))
     commit_events(lab, "U1@2", title="new")
@@ -77,15 +77,15 @@ def test_swapped_names_do_not_swap_values(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path, schema)
     commit_events(lab, "I1@1", "I2@1", a="a", b="b")
     lab.merge()
-    for one, other in (("a", "c"), ("b", "a"), ("c", "b")):
-        change_columns(lab, lambda to, one=one, other=other: to.rename_column(one, other))  # type: ignore[misc]
+    for old, new in (("a", "c"), ("b", "a"), ("c", "b")):
+        change_columns(lab, lambda to, old=old, new=new: to.rename_column(old, new))  # type: ignore[misc]
     commit_events(lab, "U1@2", a="b", b="a")
     lab.merge()
     assert rows(lab) == [{"id": 1, "a": "b", "b": "a"}, {"id": 2, "a": "b", "b": "a"}]
     assert_sound(lab)
 
 
-def test_a_dropped_column_is_kept_and_null_from_then_on(tmp_path: Path) -> None:
+def test_dropped_column_is_kept_and_null_in_new_rows(tmp_path: Path) -> None:
     lab = make(tmp_path)
     change_columns(lab, lambda to: to.delete_column("name"))
     commit_events(lab, "U1@2", "I3@2")
@@ -97,7 +97,7 @@ def test_a_dropped_column_is_kept_and_null_from_then_on(tmp_path: Path) -> None:
     assert len(lab.mirror.metadata.schemas) == 1, "the column was optional: nothing had to change"
 
 
-def test_values_of_a_dropped_column_do_not_come_back_under_its_name(tmp_path: Path) -> None:
+def test_new_column_with_the_name_of_a_dropped_one_does_not_get_its_values(tmp_path: Path) -> None:
     lab = make(tmp_path)
     change_columns(lab, lambda to: to.delete_column("name"))
     change_columns(lab, lambda to: to.add_column("name", LongType()))
@@ -123,7 +123,7 @@ def test_dropped_column_is_removed_if_configured(tmp_path: Path) -> None:
     assert_sound(lab)
 
 
-def test_a_dropped_column_that_the_mirror_is_partitioned_by_stays(tmp_path: Path) -> None:
+def test_dropped_partition_column_stays(tmp_path: Path) -> None:
     lab = make(tmp_path, 'on_dropped_column: drop\npartition_by: ["name"]')
     change_columns(lab, lambda to: to.delete_column("name"))
     commit_events(lab, "U1@2")
@@ -223,7 +223,7 @@ def test_mirror_follows_the_column_order(tmp_path: Path) -> None:
     assert_sound(lab)
 
 
-def test_comments_are_followed_and_those_of_other_writers_kept(tmp_path: Path) -> None:
+def test_comments_follow_the_changelog_unless_another_writer_changed_them(tmp_path: Path) -> None:
     lab = make(tmp_path, "schema_policy: strict")
     change_columns(lab, lambda to: to.update_column("name", doc="as in the passport"))
     with lab.changelog.transaction() as transaction:
@@ -251,8 +251,8 @@ def test_default_applies_to_earlier_rows(tmp_path: Path) -> None:
     assert lab.mirror.schema().find_field("n").initial_default == 7
     assert rows(lab)[1]["n"] == 7
     assert_sound(lab)
-    explained = explain_key(lab.pipeline, lab.table, "2")
-    assert explained.equal
+    report = explain_key(lab.pipeline, lab.table, "2")
+    assert report.equal
 
 
 ADDRESS = changelog_schema(

@@ -17,12 +17,12 @@ from pyiceberg.types import (
 
 from icemirror.errors import Invalid, Kind, Transient
 from icemirror.protocol.replay import Replay
+from spark_job.commands.explain.explain_key import explain_key
 from spark_job.commit.row_delta import RowDelta
-from spark_job.iceberg.merged_schema import SOURCE_SCHEMA, read_merged_schema
-from spark_job.iceberg.mirror import FIELD_MAP
-from spark_job.inspect.explain.explain_key import explain_key
+from spark_job.iceberg.merged_schema import read_merged_schema
+from spark_job.iceberg.property_names import PROPERTY_FIELD_MAP, PROPERTY_SOURCE_SCHEMA
 from spark_job.rebuild.replay import replay_step
-from spark_job.storage.immutable_cache import clear_file_caches
+from spark_job.storage.file_cache import clear_file_caches
 from tests.lab.column_changes import assert_sound, change_columns, commit_events, rebuild, rows
 from tests.lab.lab import ID_AND_NAME, Lab, changelog_schema
 
@@ -40,7 +40,7 @@ def make(folder: Path, options: str = "", tail: str = "", schema: Schema = ID_AN
 
 
 @pytest.mark.parametrize("batch", [1, 2, 100])
-def test_backlog_across_schema_changes_is_right_for_any_slices(tmp_path: Path, batch: int) -> None:
+def test_backlog_across_schema_changes_is_correct_for_any_batch_size(tmp_path: Path, batch: int) -> None:
     lab = make(tmp_path, tail=f"batch_size: {batch}\n")
     commit_events(lab, "U1@2", "I3@2", name="three")
     change_columns(
@@ -66,7 +66,7 @@ def test_backlog_across_schema_changes_is_right_for_any_slices(tmp_path: Path, b
     assert_sound(lab)
 
 
-def test_column_promoted_then_dropped_keeps_the_values_between(tmp_path: Path) -> None:
+def test_column_promoted_then_dropped_keeps_its_values(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path, WIDE)
     commit_events(lab, "I1@1", "I2@1", n=1)
     lab.merge()
@@ -80,7 +80,7 @@ def test_column_promoted_then_dropped_keeps_the_values_between(tmp_path: Path) -
 
 
 @V2_AND_V3
-def test_a_mirror_with_older_files_is_compacted_replayed_and_rebuilt(tmp_path: Path, version: int) -> None:
+def test_mirror_with_older_files_is_compacted_replayed_and_rebuilt(tmp_path: Path, version: int) -> None:
     lab = make(tmp_path, f"format_version: {version}", tail="batch_size: 3\n")
     first = lab.changelog.metadata.snapshots[0].snapshot_id
     change_columns(
@@ -106,11 +106,11 @@ def test_a_mirror_with_older_files_is_compacted_replayed_and_rebuilt(tmp_path: P
     assert rebuild(lab)[-1].rebuilt
     assert rows(lab) == expected
     assert_sound(lab)
-    for asked in ("1", "3", "7"):
-        assert explain_key(lab.pipeline, lab.table, asked).equal
+    for key_text in ("1", "3", "7"):
+        assert explain_key(lab.pipeline, lab.table, key_text).equal
 
 
-def test_a_rebuild_follows_changes_that_were_not_merged(tmp_path: Path) -> None:
+def test_rebuild_follows_unmerged_schema_changes(tmp_path: Path) -> None:
     lab = make(tmp_path, tail="batch_size: 1\n")
     change_columns(
         lab, lambda to: to.rename_column("name", "title"), lambda to: to.add_column("n", LongType())
@@ -138,9 +138,9 @@ def test_key_with_unmerged_events_after_a_schema_change_is_explained(tmp_path: P
     lab.merge()
     change_columns(lab, lambda to: to.update_column("n", LongType()), lambda to: to.rename_column("f", "g"))
     commit_events(lab, "U1@2", n=2**40, g=1.5)
-    waiting = explain_key(lab.pipeline, lab.table, "1")
-    assert waiting.equal
-    assert [one.values and one.values["n"] for one in waiting.events] == [1, 2**40]
+    report = explain_key(lab.pipeline, lab.table, "1")
+    assert report.equal
+    assert [event.values and event.values["n"] for event in report.events] == [1, 2**40]
     lab.merge()
     assert explain_key(lab.pipeline, lab.table, "1").equal
 
@@ -171,7 +171,7 @@ def test_strict_blocks_until_the_setting_changes(tmp_path: Path) -> None:
     lab.merge()
 
 
-def test_another_type_of_the_key_is_refused(tmp_path: Path) -> None:
+def test_changed_type_of_the_key_is_refused(tmp_path: Path) -> None:
     lab = make(tmp_path)
     change_columns(lab, lambda to: to.update_column("id", StringType()))
     with pytest.raises(Invalid, match="type of its key"):
@@ -195,14 +195,14 @@ def test_columns_and_rows_are_committed_atomically(tmp_path: Path, monkeypatch: 
     commit_events(lab, "U1@2", name="new", more=1)
     commit, calls = RowDelta.commit, list[int]()
 
-    def meanwhile(delta: RowDelta) -> object:
+    def commit_after_foreign_change(delta: RowDelta) -> object:
         if not calls:
             with lab.mirror.update_schema() as update:
                 update.update_column("name", doc="by hand")
         calls.append(1)
         return commit(delta)
 
-    monkeypatch.setattr(RowDelta, "commit", meanwhile)
+    monkeypatch.setattr(RowDelta, "commit", commit_after_foreign_change)
     lab.merge()
     assert len(calls) == 2
     assert rows(lab)[0] == {"id": 1, "name": "new", "more": 1}
@@ -215,16 +215,16 @@ def test_stale_changelog_does_not_revert_columns(tmp_path: Path) -> None:
     change_columns(lab, lambda to: to.rename_column("name", "title"))
     commit_events(lab, "U1@2", "U2@2", title="new")
     lab.merge()
-    note = read_merged_schema(lab.mirror.metadata.properties)
-    assert note is not None
-    assert (note.changelog_schema, note.newest_schema) == (1, 1)
+    merged_schema = read_merged_schema(lab.mirror.metadata.properties)
+    assert merged_schema is not None
+    assert (merged_schema.changelog_schema, merged_schema.newest_schema) == (1, 1)
     stale = lab.changelog.refresh()
     stale.metadata = stale.metadata.model_copy(
         update={"schemas": before.schemas, "current_schema_id": before.current_schema_id}
     )
-    prepared = lab.pipeline.planner.require_plan(lab.table)
+    table_plan = lab.pipeline.planner.require_plan(lab.table)
     with pytest.raises(Transient, match="a state before schema 1"):
-        replace(prepared, changelog=stale).require_same_columns()
+        replace(table_plan, changelog=stale).require_allowed_schema_change()
 
 
 def test_reverted_columns_reuse_the_earlier_schema(tmp_path: Path) -> None:
@@ -242,19 +242,19 @@ def test_reverted_columns_reuse_the_earlier_schema(tmp_path: Path) -> None:
 def test_mirror_of_an_earlier_version_records_its_schema_with_the_next_commit(tmp_path: Path) -> None:
     lab = make(tmp_path)
     with lab.mirror.transaction() as transaction:
-        transaction.remove_properties(SOURCE_SCHEMA)
+        transaction.remove_properties(PROPERTY_SOURCE_SCHEMA)
     clear_file_caches()
     commit_events(lab, "U1@2", name="x")
     lab.merge()
     assert read_merged_schema(lab.mirror.metadata.properties) is not None
-    place = lab.mirror.metadata.properties[FIELD_MAP]
+    location = lab.mirror.metadata.properties[PROPERTY_FIELD_MAP]
     commit_events(lab, "U1@3", name="y")
     lab.merge()
-    assert lab.mirror.metadata.properties[FIELD_MAP] == place
+    assert lab.mirror.metadata.properties[PROPERTY_FIELD_MAP] == location
 
 
 def test_recreated_changelog_is_matched_by_column_names(tmp_path: Path) -> None:
-    """Its field ids differ: columns with the same name are the same."""
+    """Field ids differ after recreation; columns are matched by name."""
     schema = changelog_schema(("id", LongType()), ("gone", LongType()), ("name", StringType()))
     lab = Lab.make(tmp_path, schema)
     commit_events(lab, "I1@1", name="old", gone=5)

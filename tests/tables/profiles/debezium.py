@@ -1,4 +1,4 @@
-"""A small changelog as Debezium flattens PostgreSQL's events."""
+"""A small changelog of flattened PostgreSQL events, as Debezium writes them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from spark_job.engine.engine import Engine
 from tests.lab.lab import Lab, rows_table
 
-SAME = "__debezium_unavailable_value"
+UNCHANGED = "__debezium_unavailable_value"
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),
     NestedField(2, "name", StringType()),
@@ -24,17 +24,17 @@ SCHEMA = Schema(
 )
 TEXT_KEY = Schema(
     *(
-        NestedField(one.field_id, one.name, StringType(), required=one.required)
-        if one.name in ("id", "__before_id")
-        else one
-        for one in SCHEMA.fields
+        NestedField(field.field_id, field.name, StringType(), required=field.required)
+        if field.name in ("id", "__before_id")
+        else field
+        for field in SCHEMA.fields
     ),
     identifier_field_ids=[1],
 )
 
 
 class Source:
-    """The changelog and its mirror. Keys are numbers; with a text schema they are written as text."""
+    """A Debezium changelog and its mirror. Keys are numbers; a text schema stores them as text."""
 
     def __init__(
         self,
@@ -54,12 +54,12 @@ class Source:
         key: int | None,
         lsn: int | None,
         name: str | None = "n",
-        body: str | None = SAME,
+        body: str | None = UNCHANGED,
         *,
         op: str | None = "u",
         before: int | None = None,
     ) -> dict[str, Any]:
-        """Return one event."""
+        """Return an event as a row of the changelog."""
         return {
             "id": self._key(key),
             "name": name,
@@ -73,7 +73,7 @@ class Source:
         return str(key) if self.text and key is not None else key
 
     def file(self, *rows: dict[str, Any]) -> pa.Table:
-        """Write a file of events."""
+        """Return a file of events."""
         return rows_table(self.schema, rows)
 
     def commit(self, *rows: dict[str, Any]) -> int:
@@ -81,8 +81,8 @@ class Source:
         return self.lab.commit(self.file(*rows))
 
     def rows(self) -> dict[int, tuple[str | None, str | None]]:
-        """Return key → name and body."""
-        found = self.lab.mirror.scan().to_arrow().to_pylist()
-        rows = {int(row["id"]): (row["name"], row["body"]) for row in found}
-        assert len(rows) == len(found), "a key has two rows"
+        """Return name and body by key."""
+        scanned = self.lab.mirror.scan().to_arrow().to_pylist()
+        rows = {int(row["id"]): (row["name"], row["body"]) for row in scanned}
+        assert len(rows) == len(scanned), "a key has two rows"
         return rows

@@ -40,10 +40,12 @@ class Recording:
     @property
     def keys(self) -> list[str]:
         """Return the key columns: the identifier fields, or `id`."""
-        return [self.schema.find_field(one).name for one in self.schema.identifier_field_ids] or ["id"]
+        return [self.schema.find_field(field_id).name for field_id in self.schema.identifier_field_ids] or [
+            "id"
+        ]
 
     def file(self, rows: list[Row]) -> pa.Table:
-        """Write a changelog file with these rows."""
+        """Return a changelog file with these rows."""
         schema = schema_to_pyarrow(self.schema)
         return pa.table(
             [pa.array([typed(row[field.name], field.type) for row in rows], field.type) for field in schema],
@@ -71,7 +73,7 @@ def typed(value: Any, kind: pa.DataType) -> Any:
     if pa.types.is_decimal(kind):
         return Decimal(value)
     if pa.types.is_struct(kind):
-        return {part.name: typed(value[part.name], part.type) for part in kind}
+        return {field.name: typed(value[field.name], field.type) for field in kind}
     return value
 
 

@@ -1,4 +1,4 @@
-"""Events that change a key: the row leaves its old key."""
+"""Events that change a key delete the old key and write the new one."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from pathlib import Path
 import pytest
 from pyiceberg.schema import Schema
 
-from spark_job.changelog import read_changes
+from spark_job.changelog import read_events
+from spark_job.commands.explain.event_outcomes import EventOutcome
+from spark_job.commands.explain.explain_key import explain_key
+from spark_job.commands.verify.verify_table import VerifyOptions, verify_table
 from spark_job.engine.engine import InProcessEngine
 from spark_job.iceberg import mirror as mirror_module
 from spark_job.index import blocks
-from spark_job.inspect.explain.event_outcomes import EventOutcome
-from spark_job.inspect.explain.explain_key import explain_key
-from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
-from spark_job.storage.immutable_cache import FileCache
+from spark_job.storage.file_cache import FileCache
 from tests.tables.profiles.debezium import SCHEMA, TEXT_KEY, Source
 
 KEYS = pytest.mark.parametrize("schema", [SCHEMA, TEXT_KEY], ids=["long", "text"])
 SHARDS = pytest.mark.parametrize("shards", [1, 2, 4])
 
 
-def moved(folder: Path, schema: Schema = SCHEMA, shards: int = 1, options: str = "") -> Source:
-    """Rows 1 to 6; then 1 becomes 101, and 2 becomes 3 after 3 was deleted."""
+def make_with_moves(folder: Path, schema: Schema = SCHEMA, shards: int = 1, options: str = "") -> Source:
+    """Merge rows 1 to 6. Then commit, unmerged: 1 becomes 101, 3 is deleted, 2 becomes 3."""
     source = Source(folder, options, schema, InProcessEngine(shards))
     source.commit(*(source.row(key, 1, f"row {key}", "b", op="c") for key in range(1, 7)))
     source.lab.merge()
@@ -44,18 +44,23 @@ EXPECTED = {3: "row 2", 4: "row 4", 5: "row 5", 6: "row 6", 101: "row 1"}
 @KEYS
 @SHARDS
 @pytest.mark.parametrize("version", [2, 3])
-def test_a_row_moves_with_its_key(tmp_path: Path, schema: Schema, shards: int, version: int) -> None:
-    source = moved(tmp_path, schema, shards, f"format_version: {version}")
-    part = source.lab.merge().slices[0]
+def test_row_moves_with_its_key(tmp_path: Path, schema: Schema, shards: int, version: int) -> None:
+    source = make_with_moves(tmp_path, schema, shards, f"format_version: {version}")
+    slice_result = source.lab.merge().slices[0]
     assert names(source) == EXPECTED
-    assert (part.events, part.inserted, part.updated, part.deleted) == (3, 1, 1, 2)
+    assert (slice_result.events, slice_result.inserted, slice_result.updated, slice_result.deleted) == (
+        3,
+        1,
+        1,
+        2,
+    )
     report = verify_table(source.lab.pipeline, source.lab.table, VerifyOptions(deep=True))
     assert report.equal, report.findings
 
 
 @KEYS
-def test_a_late_event_of_the_old_key_does_not_bring_it_back(tmp_path: Path, schema: Schema) -> None:
-    source = moved(tmp_path, schema)
+def test_late_event_of_the_old_key_does_not_restore_it(tmp_path: Path, schema: Schema) -> None:
+    source = make_with_moves(tmp_path, schema)
     source.lab.merge()
     source.commit(source.row(1, 9, "late", "b"), source.row(2, 11, "late", "b"))
     source.lab.merge()
@@ -63,20 +68,20 @@ def test_a_late_event_of_the_old_key_does_not_bring_it_back(tmp_path: Path, sche
 
 
 @KEYS
-def test_the_old_key_may_be_used_again(tmp_path: Path, schema: Schema) -> None:
-    source = moved(tmp_path, schema)
+def test_old_key_can_be_reused(tmp_path: Path, schema: Schema) -> None:
+    source = make_with_moves(tmp_path, schema)
     source.commit(source.row(1, 20, "another", "b", op="c"))
     source.lab.merge()
     assert names(source) == {**EXPECTED, 1: "another"}
 
 
 @KEYS
-def test_a_lost_index_is_rebuilt_without_the_old_key(
+def test_lost_index_is_rebuilt_without_the_old_key(
     tmp_path: Path, schema: Schema, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(blocks, "_directories", FileCache(0))
     monkeypatch.setattr(mirror_module, "_roots", FileCache(0))
-    source = moved(tmp_path, schema)
+    source = make_with_moves(tmp_path, schema)
     source.lab.merge()
     for path in source.lab.folder.rglob("*.puffin"):
         path.unlink()
@@ -86,7 +91,7 @@ def test_a_lost_index_is_rebuilt_without_the_old_key(
 
 
 def test_both_keys_are_explained(tmp_path: Path) -> None:
-    source = moved(tmp_path)
+    source = make_with_moves(tmp_path)
     source.lab.merge()
     old, new = (explain_key(source.lab.pipeline, source.lab.table, key) for key in ("1", "101"))
     assert [(event.does, event.fate) for event in old.events] == [
@@ -99,10 +104,10 @@ def test_both_keys_are_explained(tmp_path: Path) -> None:
     assert old.events[-1].position == new.events[-1].position
 
 
-def test_detects_lost_old_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = moved(tmp_path)
+def test_verify_detects_lost_old_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = make_with_moves(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(read_changes, "_with_old_keys", lambda changes, *_: changes)
+        patch.setattr(read_events, "_with_old_keys", lambda changes, *_: changes)
         source.lab.merge()
     assert names(source) != EXPECTED
     report = verify_table(source.lab.pipeline, source.lab.table, VerifyOptions(deep=True))
@@ -111,7 +116,8 @@ def test_detects_lost_old_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_configured_old_key_columns_are_used(tmp_path: Path) -> None:
     fields = [
-        one.model_copy(update={"name": "was"}) if one.name == "__before_id" else one for one in SCHEMA.fields
+        field.model_copy(update={"name": "was"}) if field.name == "__before_id" else field
+        for field in SCHEMA.fields
     ]
     schema = Schema(*fields, identifier_field_ids=[1])
     source = Source(tmp_path, "old_key_columns: {id: was}", schema)
@@ -124,7 +130,7 @@ def test_configured_old_key_columns_are_used(tmp_path: Path) -> None:
     assert [field.name for field in source.lab.mirror.schema().fields] == ["id", "name", "body"]
 
 
-def test_a_file_that_is_older_than_the_column_has_no_old_keys(tmp_path: Path) -> None:
+def test_file_without_the_old_key_column_has_no_key_changes(tmp_path: Path) -> None:
     source = Source(tmp_path)
     file = source.file(source.row(1, 1, "a", "b", op="c")).drop_columns(["__before_id"])
     source.lab.commit(file)
@@ -133,7 +139,7 @@ def test_a_file_that_is_older_than_the_column_has_no_old_keys(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("options", "what"),
+    ("options", "message"),
     [
         ("old_key_columns: {id: __befor_id}", "did you mean __before_id?"),
         ("old_key_columns: {id: body}", "cannot hold the old value of id, which is of type long"),
@@ -143,9 +149,9 @@ def test_a_file_that_is_older_than_the_column_has_no_old_keys(tmp_path: Path) ->
         ),
     ],
 )
-def test_unsupported_old_key_columns_are_refused(tmp_path: Path, options: str, what: str) -> None:
+def test_unsupported_old_key_columns_are_refused(tmp_path: Path, options: str, message: str) -> None:
     source = Source(tmp_path, options)
     source.commit(source.row(1, 1, body="b", op="c"))
     error = source.lab.try_merge().error
     assert error is not None
-    assert what in error.message
+    assert message in error.message

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from icemirror.protocol.replay import Replay
+from spark_job.commands.adopt.adopt_table import adopt_table
+from spark_job.commands.explain.explain_key import explain_key
+from spark_job.commands.verify.verify_table import VerifyOptions, verify_table
 from spark_job.engine.engine import InProcessEngine
 from spark_job.iceberg import mirror as mirror_module
 from spark_job.index import blocks
-from spark_job.inspect.adopt import adopt_table
-from spark_job.inspect.explain.explain_key import explain_key
-from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
 from spark_job.rebuild.replay import replay_step
-from spark_job.storage.immutable_cache import FileCache
+from spark_job.storage.file_cache import FileCache
 from tests.lab.lab import Lab
 from tests.tables.profiles.recording import NAMES, Recording, mirror_rows
 
@@ -27,7 +27,9 @@ def require_verified(lab: Lab) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("shards", [1, 3])
-def test_a_mirror_follows_commit_by_commit(tmp_path: Path, name: str, shards: int) -> None:
+def test_mirror_is_correct_when_every_commit_is_merged_separately(
+    tmp_path: Path, name: str, shards: int
+) -> None:
     recording = Recording.load(name)
     lab = recording.lab(tmp_path, engine=InProcessEngine(shards))
     for rows in recording.commits:
@@ -39,7 +41,7 @@ def test_a_mirror_follows_commit_by_commit(tmp_path: Path, name: str, shards: in
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("shards", [1, 3])
-def test_all_commits_in_one_slice_give_the_same(tmp_path: Path, name: str, shards: int) -> None:
+def test_all_commits_in_one_slice_give_the_same_mirror(tmp_path: Path, name: str, shards: int) -> None:
     recording = Recording.load(name)
     lab = recording.lab(tmp_path, engine=InProcessEngine(shards))
     for rows in recording.commits:
@@ -50,7 +52,7 @@ def test_all_commits_in_one_slice_give_the_same(tmp_path: Path, name: str, shard
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_changelog_that_is_delivered_twice_gives_the_same(tmp_path: Path, name: str) -> None:
+def test_changelog_delivered_twice_gives_the_same_mirror(tmp_path: Path, name: str) -> None:
     recording = Recording.load(name)
     lab = recording.lab(tmp_path, tail="batch_size: 1\n")
     for rows in [*recording.commits, *recording.commits]:
@@ -72,13 +74,15 @@ def test_every_key_is_explained(tmp_path: Path, name: str) -> None:
         report = explain_key(lab.pipeline, lab.table, key)
         assert report.equal, report.findings
         assert report.complete
-        there = any(all(one[name] == row[name] for name in recording.keys) for one in recording.mirror)
-        assert (report.row is not None) == there
+        is_expected = any(
+            all(expected[name] == row[name] for name in recording.keys) for expected in recording.mirror
+        )
+        assert (report.row is not None) == is_expected
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_table_is_adopted(tmp_path: Path, name: str) -> None:
-    """Copy the mirror's rows to a foreign table, which then follows the last commit again."""
+def test_copy_of_the_mirror_is_adopted(tmp_path: Path, name: str) -> None:
+    """The adopted copy then merges the last commit again."""
     recording = Recording.load(name)
     lab = recording.lab(tmp_path)
     for rows in recording.commits:
@@ -101,19 +105,19 @@ def test_mirror_is_rebuilt_from_the_whole_changelog(tmp_path: Path, name: str) -
         lab.commit(recording.file(rows))
     lab.merge()
     lab.mirror.delete()  # by another writer
-    asked, steps = Replay("full-1", 0.0, full=True), 0
+    replay, steps = Replay("full-1", 0.0, full=True), 0
     while True:
-        step, steps = replay_step(lab.pipeline, lab.table, asked), steps + 1
+        step, steps = replay_step(lab.pipeline, lab.table, replay), steps + 1
         if step.done:
             break
-        asked = replace(asked, progress=step.progress)
+        replay = replace(replay, progress=step.progress)
         assert steps < 50
     assert mirror_rows(lab, recording.keys) == recording.expected(lab)
     require_verified(lab)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_lost_index_is_rebuilt(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_index_is_rebuilt(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "_directories", FileCache(0))
     monkeypatch.setattr(mirror_module, "_roots", FileCache(0))
     recording = Recording.load(name)

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pyiceberg.schema import Schema
 
+from spark_job.commands.explain.explain_key import explain_key
+from spark_job.commands.verify.verify_table import VerifyOptions, verify_table
 from spark_job.engine.engine import InProcessEngine
-from spark_job.inspect.explain.explain_key import explain_key
-from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
 from tests.lab.column_changes import rebuild
-from tests.tables.profiles.debezium import SAME, SCHEMA, TEXT_KEY, Source
+from tests.tables.profiles.debezium import SCHEMA, TEXT_KEY, UNCHANGED, Source
 
 KEYS = pytest.mark.parametrize("schema", [SCHEMA, TEXT_KEY], ids=["long", "text"])
 SHARDS = pytest.mark.parametrize("shards", [1, 3])
@@ -23,10 +23,10 @@ def make(folder: Path, schema: Schema = SCHEMA, shards: int = 1, options: str = 
 
 
 def flagged_rows(source: Source) -> dict[int, tuple[Any, Any, Any]]:
-    """Return key → name, body and flag."""
-    found = source.lab.mirror.scan().to_arrow().to_pylist()
-    rows = {int(row["id"]): (row["name"], row["body"], row["_is_deleted"]) for row in found}
-    assert len(rows) == len(found), "a key has two rows"
+    """Return name, body and flag by key."""
+    scanned = source.lab.mirror.scan().to_arrow().to_pylist()
+    rows = {int(row["id"]): (row["name"], row["body"], row["_is_deleted"]) for row in scanned}
+    assert len(rows) == len(scanned), "a key has two rows"
     return rows
 
 
@@ -38,16 +38,14 @@ def require_verified(source: Source) -> None:
 
 @KEYS
 @SHARDS
-def test_values_that_have_not_changed_are_kept_through_a_delete(
-    tmp_path: Path, schema: Schema, shards: int
-) -> None:
+def test_unchanged_values_survive_a_delete(tmp_path: Path, schema: Schema, shards: int) -> None:
     source = make(tmp_path, schema, shards)
     source.commit(source.row(1, 1, "a", "one", op="c"), source.row(2, 1, "a", "two", op="c"))
     source.lab.merge()
     source.commit(source.row(1, 2, "b"), source.row(1, 3, None, None, op="d"), source.row(2, 2, "b"))
     source.lab.merge()
     assert flagged_rows(source) == {1: ("b", "one", True), 2: ("b", "two", False)}
-    source.commit(source.row(2, 3, None, SAME, op="d"), source.row(1, 4, "back", "new", op="c"))
+    source.commit(source.row(2, 3, None, UNCHANGED, op="d"), source.row(1, 4, "back", "new", op="c"))
     source.lab.merge()
     assert flagged_rows(source) == {1: ("back", "new", False), 2: ("b", "two", True)}
     require_verified(source)
@@ -56,7 +54,7 @@ def test_values_that_have_not_changed_are_kept_through_a_delete(
     require_verified(source)
 
 
-def test_a_partial_update_after_a_delete_finds_what_the_row_kept(tmp_path: Path) -> None:
+def test_partial_update_after_a_delete_keeps_the_values_of_the_flagged_row(tmp_path: Path) -> None:
     source = make(tmp_path)
     source.commit(source.row(1, 1, "a", "one", op="c"))
     source.commit(source.row(1, 2, None, None, op="d"))
@@ -71,11 +69,11 @@ def test_a_partial_update_after_a_delete_finds_what_the_row_kept(tmp_path: Path)
     assert explain_key(source.lab.pipeline, source.lab.table, "1").equal
 
 
-@pytest.mark.parametrize("at_once", [True, False])
-def test_unknown_placeholder_in_a_delete_is_null(tmp_path: Path, at_once: bool) -> None:
+@pytest.mark.parametrize("one_slice", [True, False])
+def test_unknown_placeholder_in_a_delete_is_null(tmp_path: Path, one_slice: bool) -> None:
     source = make(tmp_path)
-    source.commit(source.row(1, 1, "a", SAME, op="d"))
-    if not at_once:
+    source.commit(source.row(1, 1, "a", UNCHANGED, op="d"))
+    if not one_slice:
         source.lab.merge()
     source.commit(source.row(1, 2, "b"))
     source.lab.merge()
@@ -85,7 +83,7 @@ def test_unknown_placeholder_in_a_delete_is_null(tmp_path: Path, at_once: bool) 
 
 @KEYS
 @SHARDS
-def test_a_key_that_changed_leaves_a_flagged_row(tmp_path: Path, schema: Schema, shards: int) -> None:
+def test_changed_key_leaves_a_flagged_row(tmp_path: Path, schema: Schema, shards: int) -> None:
     source = make(tmp_path, schema, shards)
     source.commit(source.row(1, 1, "a", "one", op="c"), source.row(7, 1, "b", "seven", op="c"))
     source.lab.merge()
@@ -107,7 +105,7 @@ def test_a_key_that_changed_leaves_a_flagged_row(tmp_path: Path, schema: Schema,
 
 
 def test_unseen_old_key_gets_a_flagged_row(tmp_path: Path) -> None:
-    """Also if both keys of one event are written at once, from a file with a single row."""
+    """One event in a file with a single row writes both keys."""
     source = make(tmp_path)
     source.commit(source.row(2, 2, "moved", "two", before=1))
     source.lab.merge()
@@ -122,6 +120,6 @@ def test_row_moved_from_another_key_keeps_its_values(tmp_path: Path) -> None:
     source.commit(source.row(2, 2, "moved", before=1), source.row(2, 3, None, None, op="d"))
     source.lab.merge()
     assert flagged_rows(source) == {1: ("a", "one", True), 2: ("moved", None, True)}, (
-        "as a merge in between would have it"
+        "the same rows as with a merge in between"
     )
     require_verified(source)

@@ -1,4 +1,4 @@
-"""Rows of changelogs that are no plain change: null records, truncations, ignored and unknown rows."""
+"""Changelog rows that are not plain changes: null records, truncations, ignored and unknown rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType, IntegerType, LongType, NestedField, StringType, StructType
 
-from spark_job.inspect.explain.explain_key import explain_key
+from spark_job.commands.explain.explain_key import explain_key
 from tests.lab.bad_rows import rejected
 from tests.lab.column_changes import assert_sound, change_columns, rebuild, rows
 from tests.lab.lab import Lab, rows_table
@@ -24,12 +24,12 @@ def merge_error(lab: Lab) -> str:
 
 
 def nullable(source: Source, *rows: dict[str, object]) -> pa.Table:
-    """Rows in which the key may be NULL, despite the schema."""
-    table = Schema(*(one.model_copy(update={"required": False}) for one in SCHEMA.fields))
-    return rows_table(table, rows)
+    """Return rows whose key may be NULL, despite the schema."""
+    schema = Schema(*(field.model_copy(update={"required": False}) for field in SCHEMA.fields))
+    return rows_table(schema, rows)
 
 
-def test_a_truncation_is_followed(tmp_path: Path) -> None:
+def test_truncation_is_applied(tmp_path: Path) -> None:
     source = Source(tmp_path)
     source.commit(source.row(1, 1, body="b", op="c"))
     source.lab.merge()
@@ -69,13 +69,13 @@ def test_null_record_without_a_key_is_ignored(tmp_path: Path) -> None:
     assert source.rows() == {1: ("n", "b")}
 
 
-def test_row_without_operation_but_with_sequence_is_no_null_record(tmp_path: Path) -> None:
+def test_row_with_a_sequence_but_no_operation_is_not_a_null_record(tmp_path: Path) -> None:
     source = Source(tmp_path)
     source.commit(source.row(1, 4, body="b"), source.row(1, 5, op=None))
     assert "unknown operation NULL in row 1" in merge_error(source.lab)
 
 
-def test_null_record_is_recognised_next_to_other_columns(tmp_path: Path) -> None:
+def test_null_records_are_ignored_and_other_rows_without_operation_rejected(tmp_path: Path) -> None:
     source = Source(tmp_path, "on_bad_row: quarantine")
     source.commit(
         source.row(1, 4, body="b"),
@@ -106,7 +106,7 @@ def test_without_operations_a_null_record_has_neither_sequence_nor_flag(
     assert "__source_lsn is NULL in row 0" in merge_error(source.lab)
 
 
-def test_unflagged_row_of_the_source_is_no_null_record(tmp_path: Path) -> None:
+def test_row_with_null_flag_and_null_sequence_is_not_a_null_record(tmp_path: Path) -> None:
     schema = Schema(*SCHEMA.fields[:4], NestedField(5, "gone", BooleanType()), SCHEMA.fields[5])
     source = Source(tmp_path, "primary_keys: [id]\nupsert_only: true\ndelete_column: gone", schema)
     source.commit({"id": 1, "name": "n", "body": "b", "__source_lsn": None, "gone": None})
@@ -130,7 +130,7 @@ def test_only_snapshot_rows_may_lack_a_sequence_column(tmp_path: Path) -> None:
     assert "__source_lsn is NULL in row 0" in merge_error(source.lab)
 
 
-def dms(folder: Path, *rows: dict[str, object]) -> Lab:
+def make_dms(folder: Path, *rows: dict[str, object]) -> Lab:
     schema = Schema(
         NestedField(1, "Op", StringType()),
         NestedField(2, "ts", StringType()),
@@ -158,9 +158,9 @@ def test_dms_full_load_files_may_lack_cdc_columns(tmp_path: Path, more: str) -> 
     change_columns(
         lab, lambda to: to.add_column("Op", StringType()), lambda to: to.add_column("ts", StringType())
     )
-    now = lab.changelog.schema()
+    schema = lab.changelog.schema()
     changed = {"id": 1, "name": "changed", "Op": "U", "ts": "2026-03-01 10:00:00"}
-    lab.commit(rows_table(now, [changed]))
+    lab.commit(rows_table(schema, [changed]))
     lab.merge()
     assert {row["id"]: (row["name"], row["s"]) for row in rows(lab)} == {
         1: ("changed", "2026-03-01 10:00:00"),
@@ -170,30 +170,30 @@ def test_dms_full_load_files_may_lack_cdc_columns(tmp_path: Path, more: str) -> 
     assert explain_key(lab.pipeline, lab.table, "2").equal
     rebuild(lab)
     assert lab.rows() == {1: "changed", 2: "loaded"}
-    lab.commit(rows_table(Schema(*now.fields[:2], now.fields[2]), [{"id": 2, "name": "x", "Op": "U"}]))
+    lab.commit(rows_table(Schema(*schema.fields[:2], schema.fields[2]), [{"id": 2, "name": "x", "Op": "U"}]))
     assert "ts is NULL in row 0" in merge_error(lab)
 
 
 @pytest.mark.parametrize("operation", ["U", "D"])
 def test_dms_changes_require_a_sequence(tmp_path: Path, operation: str) -> None:
-    lab = dms(tmp_path, {"Op": operation, "ts": None, "id": 1, "name": "x"})
+    lab = make_dms(tmp_path, {"Op": operation, "ts": None, "id": 1, "name": "x"})
     assert "ts is NULL in row 0" in merge_error(lab)
 
 
 def test_dms_timestamps_are_decoded(tmp_path: Path) -> None:
-    lab = dms(tmp_path, {"Op": "I", "ts": "yesterday", "id": 1, "name": "x"})
+    lab = make_dms(tmp_path, {"Op": "I", "ts": "yesterday", "id": 1, "name": "x"})
     assert "column ts does not hold a sequence in row 0; expected a timestamp such as" in merge_error(lab)
 
 
-def test_second_initial_copy_is_older_than_every_change(tmp_path: Path) -> None:
+def test_rows_of_a_second_full_load_are_older_than_every_change(tmp_path: Path) -> None:
     """The behaviour that docs/reference/profiles.md describes for reloads of DMS."""
     loaded: dict[str, object] = {"Op": None, "ts": None, "id": 1, "name": "loaded"}
-    lab = dms(tmp_path, {"Op": "U", "ts": "2026-03-01 10:00:00", "id": 1, "name": "changed"}, loaded)
+    lab = make_dms(tmp_path, {"Op": "U", "ts": "2026-03-01 10:00:00", "id": 1, "name": "changed"}, loaded)
     lab.merge()
     assert lab.rows() == {1: "changed"}
 
 
-def flagged(folder: Path, kind: BooleanType | IntegerType | StringType, *values: object) -> Lab:
+def make_flagged(folder: Path, kind: BooleanType | IntegerType | StringType, *values: object) -> Lab:
     schema = Schema(
         NestedField(1, "id", LongType(), required=True),
         NestedField(2, "name", StringType()),
@@ -209,12 +209,12 @@ def flagged(folder: Path, kind: BooleanType | IntegerType | StringType, *values:
 
 
 @pytest.mark.parametrize(
-    ("kind", "live", "gone"),
+    ("kind", "live", "deleted"),
     [(BooleanType(), False, True), (IntegerType(), 0, 1), (StringType(), "false", "true")],
     ids=str,
 )
-def test_a_flag_of_the_source_deletes(tmp_path: Path, kind: StringType, live: object, gone: object) -> None:
-    lab = flagged(tmp_path, kind, None, gone)
+def test_delete_flag_deletes_the_row(tmp_path: Path, kind: StringType, live: object, deleted: object) -> None:
+    lab = make_flagged(tmp_path, kind, None, deleted)
     lab.merge()
     assert lab.rows() == {}
     assert [field.name for field in lab.mirror.schema().fields] == ["id", "name"]
@@ -223,11 +223,13 @@ def test_a_flag_of_the_source_deletes(tmp_path: Path, kind: StringType, live: ob
     assert lab.rows() == {1: "2"}
 
 
-def test_a_flag_of_text_is_true_or_false(tmp_path: Path) -> None:
-    assert "text other than true and false in row 0" in merge_error(flagged(tmp_path, StringType(), "yes"))
+def test_text_flag_other_than_true_or_false_is_refused(tmp_path: Path) -> None:
+    assert "text other than true and false in row 0" in merge_error(
+        make_flagged(tmp_path, StringType(), "yes")
+    )
 
 
-def test_a_flag_and_an_operation_both_delete(tmp_path: Path) -> None:
+def test_flag_and_an_operation_both_delete(tmp_path: Path) -> None:
     schema = Schema(
         NestedField(1, "id", LongType(), required=True),
         NestedField(2, "name", StringType()),
@@ -242,14 +244,14 @@ def test_a_flag_and_an_operation_both_delete(tmp_path: Path) -> None:
     lab.commit(
         rows_table(
             schema,
-            [{"id": key, "name": op, "op": op, "version": 1, "gone": gone} for op, key, gone in rows],
+            [{"id": key, "name": op, "op": op, "version": 1, "gone": deleted} for op, key, deleted in rows],
         )
     )
     lab.merge()
     assert lab.rows() == {1: "INSERT", 4: "INSERT"}
 
 
-def test_a_struct_that_is_null_has_no_sequence(tmp_path: Path) -> None:
+def test_null_struct_has_no_operation(tmp_path: Path) -> None:
     inner = StructType(NestedField(4, "op", StringType()), NestedField(5, "offset", LongType()))
     schema = Schema(
         NestedField(1, "id", LongType(), required=True),

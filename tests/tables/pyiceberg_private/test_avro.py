@@ -1,4 +1,4 @@
-"""Manifests of tables, read and listed as PyIceberg does."""
+"""Manifests and manifest lists are read and written like PyIceberg does."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def table(tmp_path: Path) -> Table:
     return table
 
 
-def test_what_pyiceberg_wrote_is_read_as_it_reads_it(table: Table) -> None:
-    """PyIceberg writes a block for each entry, the job one for all."""
+def test_manifests_of_pyiceberg_are_read_with_the_same_values(table: Table) -> None:
+    """PyIceberg writes one block per entry; the job writes one block for all entries."""
     head = table.current_snapshot()
     assert head is not None
-    theirs = list(read_manifest_list(table.io.new_input(head.manifest_list)))
-    ours = list_manifests(table.io, head.manifest_list)
-    assert [manifest._data[:15] for manifest in ours] == [manifest._data for manifest in theirs]
-    for manifest in ours:
+    by_pyiceberg = list(read_manifest_list(table.io.new_input(head.manifest_list)))
+    manifests = list_manifests(table.io, head.manifest_list)
+    assert [manifest._data[:15] for manifest in manifests] == [manifest._data for manifest in by_pyiceberg]
+    for manifest in manifests:
         entries = manifest.fetch_manifest_entry(table.io)
         assert [fields_of(entry.data_file)[:16] for entry in read_manifest_entries(table.io, manifest)] == [
             fields_of(entry.data_file) for entry in entries
@@ -53,7 +53,9 @@ def test_what_pyiceberg_wrote_is_read_as_it_reads_it(table: Table) -> None:
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_listing_manifests_again_does_not_change_them(tmp_path: Path, table: Table, version: int) -> None:
+def test_writing_a_manifest_list_does_not_change_its_manifests(
+    tmp_path: Path, table: Table, version: int
+) -> None:
     """Other readers share the cached objects; ids of a failed commit must not appear in them."""
     head = table.current_snapshot()
     assert head is not None
@@ -68,10 +70,10 @@ def test_listing_manifests_again_does_not_change_them(tmp_path: Path, table: Tab
         NewManifestList(table.io.new_output(path), 7, None, 9, "deflate", first_row_id), [*manifests, added]
     )
     assert [manifest._data for manifest in (*manifests, added)] == before
-    assert [one.sequence_number for one in list_manifests(table.io, path)] == [3, 2, 1, 9]
+    assert [manifest.sequence_number for manifest in list_manifests(table.io, path)] == [3, 2, 1, 9]
 
 
-def test_an_empty_list_is_a_list(table: Table) -> None:
+def test_empty_manifest_list_is_valid(table: Table) -> None:
     path = f"{table.location()}/metadata/empty.avro"
     write_manifest_list(NewManifestList(table.io.new_output(path), 7, None, 9, "deflate"), [])
     assert list_manifests(table.io, path) == []

@@ -1,4 +1,4 @@
-"""The error for a damaged metadata file names file and table, and other tables are not affected."""
+"""A damaged metadata file is an error with file and table; other tables are not affected."""
 
 from __future__ import annotations
 
@@ -22,43 +22,43 @@ from tests.lab.samples import SCHEMA
 from tests.mirrors import write_config
 
 
-def whole(tmp_path: Path) -> Path:
-    """A metadata file of a table."""
-    opened = Catalogs(load_settings(write_config(tmp_path), os.environ))
-    opened.get(None).create_namespace("lab")
-    return local_path(opened.get(None).create_table("lab.world", SCHEMA).metadata_location)
+def write_metadata_file(tmp_path: Path) -> Path:
+    """Create a table. Return the path of its metadata file."""
+    catalogs = Catalogs(load_settings(write_config(tmp_path), os.environ))
+    catalogs.get(None).create_namespace("lab")
+    return local_path(catalogs.get(None).create_table("lab.world", SCHEMA).metadata_location)
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (lambda was: was[:50], r"Invalid JSON.*\(50 bytes\)"),
-        (lambda was: b"", "it is empty"),
-        (lambda was: b"\xff\xfe\x00" + was, "it is not UTF-8"),
-        (lambda was: was.replace(b'"format-version":2', b'"format-version":9'), "format_version"),
-        (lambda was: b"[1, 2]", "TableMetadata"),
+        (lambda original: original[:50], r"Invalid JSON.*\(50 bytes\)"),
+        (lambda original: b"", "it is empty"),
+        (lambda original: b"\xff\xfe\x00" + original, "it is not UTF-8"),
+        (lambda original: original.replace(b'"format-version":2', b'"format-version":9'), "format_version"),
+        (lambda original: b"[1, 2]", "TableMetadata"),
     ],
-    ids=["cut", "empty", "not UTF-8", "of the future", "other JSON"],
+    ids=["truncated", "empty", "not UTF-8", "unknown version", "other JSON"],
 )
-def test_the_error_for_damage_names_table_and_file(
+def test_error_for_damaged_metadata_contains_table_and_file(
     tmp_path: Path, content: Callable[[bytes], bytes], words: str
 ) -> None:
-    path = whole(tmp_path)
+    path = write_metadata_file(tmp_path)
     path.write_bytes(content(path.read_bytes()))
     settings = load_settings(write_config(tmp_path), os.environ)
     with pytest.raises(Corrupt, match=rf"^lab\.world: the metadata file is damaged: .*{words}.*{path.name}$"):
         Catalogs(settings).load_mirror(settings.tables[0])
 
 
-def test_a_truncated_compressed_file_is_corrupt(tmp_path: Path) -> None:
+def test_truncated_compressed_file_is_corrupt(tmp_path: Path) -> None:
     packed = tmp_path / "v1.gz.metadata.json"
-    packed.write_bytes(gzip.compress(whole(tmp_path).read_bytes())[:100])
+    packed.write_bytes(gzip.compress(write_metadata_file(tmp_path).read_bytes())[:100])
     with pytest.raises(Corrupt, match="cannot be decompressed"):
         read_metadata(PyArrowFileIO().new_input(str(packed)))
 
 
-class Breaking(InputFile):
-    """Returns half of the file a few times."""
+class PartialReads(InputFile):
+    """Returns half of the file for the first reads."""
 
     def __init__(self, path: Path, times: int) -> None:
         super().__init__(str(path))
@@ -71,22 +71,22 @@ class Breaking(InputFile):
         return True
 
     def open(self, seekable: bool = True) -> InputStream:
-        """The file, or half of it."""
+        """Open the file, or its first half."""
         self.times -= 1
         content = self.path.read_bytes()
         return io.BytesIO(content[: len(content) // 2] if self.times >= 0 else content)
 
 
-def test_half_a_read_is_read_once_more_and_then_transient(tmp_path: Path) -> None:
-    path = whole(tmp_path)
-    assert read_metadata(Breaking(path, 1)).location
+def test_partial_read_is_retried_once_and_then_transient(tmp_path: Path) -> None:
+    path = write_metadata_file(tmp_path)
+    assert read_metadata(PartialReads(path, 1)).location
     with pytest.raises(Transient, match=r"storage returned \d+ of \d+ bytes"):
-        read_metadata(Breaking(path, 3))
+        read_metadata(PartialReads(path, 3))
 
 
 @pytest.fixture
-def two(tmp_path: Path) -> Path:
-    """The configuration of two tables; the mirror of one of them is damaged."""
+def two_tables(tmp_path: Path) -> Path:
+    """The configuration of two tables; one mirror has damaged metadata."""
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
     Lab.make(tmp_path / "a").commit_events("I1@10")
@@ -119,12 +119,12 @@ def two(tmp_path: Path) -> Path:
         (["inspect-index", "-t", "lab.world"], 3),
         (["explain-key", "-t", "lab.world", "--key", "1"], 3),
     ],
-    ids=lambda one: one[0] if isinstance(one, list) else "",
+    ids=lambda value: value[0] if isinstance(value, list) else "",
 )
-def test_commands_name_it_and_go_on_with_other_tables(
-    two: Path, capfd: pytest.CaptureFixture[str], arguments: list[str], code: int
+def test_commands_report_the_damage_and_continue_with_other_tables(
+    two_tables: Path, capfd: pytest.CaptureFixture[str], arguments: list[str], code: int
 ) -> None:
-    assert run([*arguments, "-c", str(two)]) == code
+    assert run([*arguments, "-c", str(two_tables)]) == code
     shown = capfd.readouterr()
     assert "lab.world: the metadata file" in shown.err + shown.out
     assert "not expected" not in shown.err
@@ -132,17 +132,17 @@ def test_commands_name_it_and_go_on_with_other_tables(
         assert "lab.other" in shown.err + shown.out
 
 
-@pytest.mark.parametrize("which", ["mirror", "changelog"])
-def test_a_merge_fails_as_corrupt(tmp_path: Path, which: str) -> None:
+@pytest.mark.parametrize("damaged", ["mirror", "changelog"])
+def test_merge_with_damaged_metadata_is_corrupt(tmp_path: Path, damaged: str) -> None:
     lab = Lab.make(tmp_path)
     lab.commit_events("I1@10")
     lab.merge()
     lab.commit_events("I2@20")
-    location = (lab.mirror if which == "mirror" else lab.changelog.refresh()).metadata_location
+    location = (lab.mirror if damaged == "mirror" else lab.changelog.refresh()).metadata_location
     local_path(location).write_bytes(b'{"format-version":2')
     error = lab.try_merge().error
     assert error is not None
     assert (error.kind, error.message.split(":")[0]) == (
         "corrupt",
-        "lab.world" if which == "mirror" else "lab.world_changelog",
+        "lab.world" if damaged == "mirror" else "lab.world_changelog",
     )

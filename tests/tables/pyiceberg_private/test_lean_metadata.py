@@ -1,4 +1,4 @@
-"""A table with lean metadata goes on through many commits."""
+"""Lean metadata stays correct over many commits."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tests.lab.samples import SCHEMA as SCHEMA_OF_IDS
 from tests.lab.samples import UnsteadyCatalog, commit_ids
 
 
-def test_a_table_goes_on_through_many_commits(catalog: UnsteadyCatalog) -> None:
+def test_lean_metadata_equals_parsed_metadata_after_each_commit(catalog: UnsteadyCatalog) -> None:
     enable_v3_metadata()
     lean_metadata.install()
     table = catalog.create_table("ns.t", SCHEMA_OF_IDS)
     for number in range(5):
         commit_ids(table, number)
-        fresh = lean_metadata._parse_raw(Path(table.metadata_location.removeprefix("file://")).read_text())
-        assert table.metadata == fresh
+        parsed = lean_metadata._parse_raw(Path(table.metadata_location.removeprefix("file://")).read_text())
+        assert table.metadata == parsed
     assert len(table.metadata.snapshots) == 5

@@ -1,4 +1,4 @@
-"""The parts of PyIceberg's private interface that the job relies on: an upgrade that changes one fails here."""
+"""The private interfaces of PyIceberg that the job uses; an upgrade that changes one fails here."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 from spark_job.pyiceberg_private.manifest_files import (
     NewManifest,
     NewManifestList,
-    is_refused_update,
     write_added_manifest,
     write_manifest_list,
     write_merged_manifest,
 )
+from spark_job.pyiceberg_private.refused_updates import is_refused_update
 from spark_job.write.parquet_writer import ParquetFileWriter
 from tests.lab.samples import (
     SCHEMA,
@@ -132,17 +132,17 @@ SIGNATURES: dict[str, tuple[Callable[..., Any], list[str]]] = {
 }
 
 
-def test_the_version_is_the_one_that_was_tried() -> None:
+def test_pyiceberg_has_the_tested_version() -> None:
     assert version("pyiceberg").startswith("0.12.")
 
 
 @pytest.mark.parametrize("name", SIGNATURES)
-def test_a_private_piece_takes_what_it_is_given(name: str) -> None:
-    piece, parameters = SIGNATURES[name]
-    assert list(inspect.signature(piece).parameters) == parameters
+def test_private_function_has_the_expected_parameters(name: str) -> None:
+    function, parameters = SIGNATURES[name]
+    assert list(inspect.signature(function).parameters) == parameters
 
 
-def test_the_writer_of_manifests_can_be_made_to_write_deletes() -> None:
+def test_manifest_writer_can_be_extended_to_write_deletes() -> None:
     assert isinstance(inspect.getattr_static(ManifestWriterV2, "_meta"), property)
     assert not isinstance(inspect.getattr_static(ManifestWriterV2, "content"), property)
 
@@ -153,7 +153,7 @@ def table(catalog: UnsteadyCatalog) -> Table:
 
 
 @pytest.mark.parametrize("content", ManifestContent)
-def test_a_manifest_of_either_content_reads_back(table: Table, content: ManifestContent) -> None:
+def test_written_manifest_is_read_back(table: Table, content: ManifestContent) -> None:
     (file,) = data_files(table, 1, 2)
     written = manifest_of(table, 7, [file], content)
     path = f"{table.location()}/metadata/list.avro"
@@ -171,10 +171,8 @@ def test_a_manifest_of_either_content_reads_back(table: Table, content: Manifest
     ("codec", "written"),
     [("gzip", "deflate"), ("zstd", "zstandard"), ("zstandard", "zstandard"), ("deflate", "deflate")],
 )
-def test_manifests_are_written_with_the_codec_that_the_table_names(
-    table: Table, codec: Any, written: str
-) -> None:
-    """Iceberg's property says gzip and zstd; an Avro file must say deflate and zstandard."""
+def test_manifests_are_written_with_the_codec_of_the_table(table: Table, codec: Any, written: str) -> None:
+    """The names gzip and zstd of Iceberg's property are deflate and zstandard in an Avro file."""
     output = table.io.new_output(f"{table.location()}/metadata/m.avro")
     metadata = table.metadata
     new = NewManifest(ManifestContent.DATA, metadata.spec(), metadata.schema(), output, 7, codec)
@@ -207,11 +205,11 @@ def test_merged_manifests_keep_snapshots_and_sequence_numbers(table: Table) -> N
     assert {entry.status for entry in entries} == {ManifestEntryStatus.EXISTING}
 
 
-def test_a_data_file_takes_its_statistics_from_the_writer(table: Table) -> None:
+def test_data_file_is_created_from_the_writers_statistics(table: Table) -> None:
     output = table.io.new_output(f"{table.location()}/data/x.parquet")
     rows = pa.table({"id": [3, 4], "name": ["a", None]}).cast(schema_to_pyarrow(SCHEMA))
     files = ParquetFileWriter(SCHEMA, {})
-    statistics = files.write(output, rows, files.new_sizes())
+    statistics = files.write(output, rows, files.new_sizer())
     file = DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=output.location,
@@ -224,14 +222,14 @@ def test_a_data_file_takes_its_statistics_from_the_writer(table: Table) -> None:
     assert file.null_value_counts == {1: 0, 2: 1}
 
 
-def test_a_data_file_can_be_sent_to_another_process(table: Table) -> None:
+def test_data_file_can_be_sent_to_another_process(table: Table) -> None:
     (file,) = data_files(table, 1)
     sent = pickle.loads(pickle.dumps(file))  # noqa: S301
     assert (sent.file_path, sent.record_count, sent.partition) == (file.file_path, 1, file.partition)
     assert (sent.lower_bounds, sent.column_sizes) == (file.lower_bounds, file.column_sizes)
 
 
-def test_columns_of_parquet_are_found_by_path() -> None:
+def test_parquet_columns_are_mapped_by_path() -> None:
     assert parquet_path_to_id_mapping(SCHEMA) == {"id": 1, "name": 2}
 
 
@@ -240,7 +238,7 @@ def test_entries_are_created_from_named_arguments() -> None:
     assert (entry.status, entry.snapshot_id, entry.sequence_number) == (ManifestEntryStatus.ADDED, 5, None)
 
 
-def test_a_summary_counts_on_from_the_one_before() -> None:
+def test_summary_totals_add_to_the_previous_summary() -> None:
     previous = {"total-records": "5", "total-data-files": "1"}
     summary = Summary(Operation.APPEND, **{"added-records": "2", "added-data-files": "1", "mine": "x"})
     after = update_snapshot_summaries(summary, previous)
@@ -251,7 +249,7 @@ def test_fresh_ids_follow_the_order_of_the_schema() -> None:
     assert [field.field_id for field in assign_fresh_schema_ids(SCHEMA).fields] == [1, 2]
 
 
-def test_arrow_schemas_carry_field_ids_in_their_metadata() -> None:
+def test_arrow_schemas_have_field_ids_in_their_metadata() -> None:
     assert [field.metadata[b"PARQUET:field_id"] for field in schema_to_pyarrow(SCHEMA)] == [b"1", b"2"]
 
 
@@ -262,6 +260,6 @@ def test_updates_that_pyiceberg_rejects_are_distinguished_from_other_errors(tabl
     with pytest.raises(ValueError, match="already exists") as refused:
         update_table_metadata(table.metadata, (AddSnapshotUpdate(snapshot=head),))
     assert is_refused_update(refused.value)
-    with pytest.raises(ValueError, match="invalid literal") as other:
+    with pytest.raises(ValueError, match="invalid literal") as unrelated:
         int("x")
-    assert not is_refused_update(other.value)
+    assert not is_refused_update(unrelated.value)

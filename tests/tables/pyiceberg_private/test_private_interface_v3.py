@@ -51,27 +51,27 @@ def v3_table(catalog: UnsteadyCatalog) -> Table:
     return catalog.create_table("ns.v3", SCHEMA, properties={"format-version": "3"})
 
 
-def test_a_new_v3_table_begins_with_row_zero(v3_table: Table) -> None:
+def test_new_v3_table_starts_at_row_id_zero(v3_table: Table) -> None:
     assert v3_table.metadata.format_version == 3
     assert next_row_id(v3_table.metadata) == 0
 
 
-def test_tables_below_v3_number_no_rows(table: Table) -> None:
+def test_tables_below_v3_have_no_row_ids(table: Table) -> None:
     assert next_row_id(table.metadata) is None
 
 
-def test_a_v3_table_with_snapshots_gets_no_new_next_row_id(v3_table: Table) -> None:
-    """Otherwise rows would get ids of other rows."""
+def test_missing_next_row_id_of_a_v3_table_with_snapshots_is_refused(v3_table: Table) -> None:
+    """A new counter would assign ids of other rows."""
     commit_ids(v3_table, 1)
     assert isinstance(v3_table.metadata, TableMetadataV3)
-    lost = v3_table.metadata.model_copy(update={"next_row_id": None})
+    without_next_row_id = v3_table.metadata.model_copy(update={"next_row_id": None})
     with pytest.raises(Invalid, match="lacks next-row-id"):
-        lost.model_dump_json()
+        without_next_row_id.model_dump_json()
     with pytest.raises(Invalid, match="lacks next-row-id"):
-        next_row_id(lost)
+        next_row_id(without_next_row_id)
 
 
-def test_v3_metadata_reads_back_as_it_was_written(v3_table: Table) -> None:
+def test_written_v3_metadata_is_read_back(v3_table: Table) -> None:
     commit_ids(v3_table, 1, 2)
     commit_ids(v3_table, 3)
     head = v3_table.current_snapshot()
@@ -82,7 +82,7 @@ def test_v3_metadata_reads_back_as_it_was_written(v3_table: Table) -> None:
 
 
 def row_ids(table: Table) -> dict[str, int | None]:
-    """Path → first row id of each data file of the head."""
+    """Return the first row id of each data file of the head by path."""
     head = table.refresh().current_snapshot()
     assert head is not None
     return {
@@ -92,13 +92,13 @@ def row_ids(table: Table) -> dict[str, int | None]:
     }
 
 
-def test_data_files_of_a_manifest_are_numbered_one_after_the_other(v3_table: Table) -> None:
+def test_data_files_of_a_manifest_get_consecutive_row_ids(v3_table: Table) -> None:
     files = [*data_files(v3_table, 1, 2, 3), *data_files(v3_table, 4), *data_files(v3_table, 5, 6)]
     make_delta(v3_table, files).commit()
     assert list(row_ids(v3_table).values()) == [0, 3, 4]
 
 
-def test_merged_manifests_keep_the_numbers_of_their_files(catalog: UnsteadyCatalog) -> None:
+def test_merged_manifests_keep_the_row_ids_of_their_files(catalog: UnsteadyCatalog) -> None:
     enable_v3_metadata()
     properties = {"format-version": "3", "commit.manifest.min-count-to-merge": "3"}
     table = catalog.create_table("ns.v3", SCHEMA, properties=properties)
@@ -107,23 +107,23 @@ def test_merged_manifests_keep_the_numbers_of_their_files(catalog: UnsteadyCatal
         first = next_row_id(table.refresh().metadata)
         expected[commit_ids(table, number, number + 100)] = first
         assert row_ids(table) == expected
-    numbers = [one for one in expected.values() if one is not None]
-    assert len({number + row for number in numbers for row in (0, 1)}) == 16
+    first_ids = [first_id for first_id in expected.values() if first_id is not None]
+    assert len({first_id + row for first_id in first_ids for row in (0, 1)}) == 16
 
 
-def test_files_of_an_upgraded_table_are_numbered_by_its_next_snapshot(table: Table) -> None:
-    one, two = commit_ids(table, 1, 2), commit_ids(table, 3)
-    assert row_ids(table) == {one: None, two: None}
+def test_next_snapshot_assigns_row_ids_to_files_of_an_upgraded_table(table: Table) -> None:
+    first, second = commit_ids(table, 1, 2), commit_ids(table, 3)
+    assert row_ids(table) == {first: None, second: None}
     upgrade_like_java(table)
-    three = commit_ids(table, 4)
-    found = row_ids(table)
-    assert found == {three: 0, two: 1, one: 2}
+    third = commit_ids(table, 4)
+    assigned = row_ids(table)
+    assert assigned == {third: 0, second: 1, first: 2}
     assert next_row_id(table.metadata) == 4
     commit_ids(table, 5)
-    assert {path: row_ids(table)[path] for path in found} == found
+    assert {path: row_ids(table)[path] for path in assigned} == assigned
 
 
-def test_fields_of_v3_survive_a_rewritten_manifest(v3_table: Table) -> None:
+def test_v3_fields_are_kept_in_a_rewritten_manifest(v3_table: Table) -> None:
     vector = DataFile.from_args(
         _table_format_version=3,
         content=DataFileContent.POSITION_DELETES,
@@ -151,7 +151,7 @@ def test_fields_of_v3_survive_a_rewritten_manifest(v3_table: Table) -> None:
     assert (referenced_data_file(file), content_span(file)) == ("d.parquet", (4, 40))
     assert delete_key(file) == ("p.puffin", 4)
     (old,) = deletes.fetch_manifest_entry(v3_table.io)
-    assert content_span(old.data_file) is None, "as PyIceberg reads it"
+    assert content_span(old.data_file) is None, "PyIceberg does not read it"
 
 
 def test_removed_entries_are_marked_as_deleted(v3_table: Table) -> None:
@@ -164,9 +164,9 @@ def test_removed_entries_are_marked_as_deleted(v3_table: Table) -> None:
     manifests = list_manifests(v3_table.io, head.manifest_list)
     merged = write_merged_manifest(new, v3_table.io, manifests, {(paths[1], None)})
     assert (merged.existing_files_count, merged.deleted_files_count) == (2, 1)
-    (gone,) = [
+    (deleted,) = [
         entry
         for entry in merged.fetch_manifest_entry(v3_table.io, discard_deleted=False)
         if entry.status is ManifestEntryStatus.DELETED
     ]
-    assert (gone.data_file.file_path, gone.snapshot_id, gone.sequence_number) == (paths[1], 99, 2)
+    assert (deleted.data_file.file_path, deleted.snapshot_id, deleted.sequence_number) == (paths[1], 99, 2)

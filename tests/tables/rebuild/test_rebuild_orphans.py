@@ -1,4 +1,4 @@
-"""Orphans are cleaned up beside a rebuild: what it has staged belongs to nobody yet, and must stay."""
+"""Orphan clean-up during a rebuild: no snapshot references the staged files yet, but they must stay."""
 
 from __future__ import annotations
 
@@ -12,50 +12,50 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from icemirror.errors import Transient
-from spark_job.iceberg.stage import StageFile, read_stage
+from spark_job.iceberg.stage_file import StageFile, read_stage_file
 from spark_job.maintenance import orphans
 from spark_job.maintenance.orphans import clean_orphans
 from spark_job.rebuild.replay import replay_step
 from tests.lab.lab import Lab
-from tests.tables.rebuild.test_rebuild import FULL, ROWS, make, rebuilt
+from tests.tables.rebuild.test_rebuild import FULL, ROWS, make, run_rebuild
 
 
 def _age(lab: Lab, keep: str = "-") -> None:
-    """All files but some become an hour old."""
+    """Make all files one hour old, except those whose name ends with `keep`."""
     for path in (lab.folder / "warehouse").rglob("*.*"):
         if path.is_file() and not path.name.endswith(keep):
             os.utime(path, (path.stat().st_mtime - 3600,) * 2)
 
 
-def test_files_of_a_stage_at_work_are_no_orphans_and_those_of_one_at_rest_are(tmp_path: Path) -> None:
+def test_files_of_an_active_stage_are_kept_and_of_an_idle_stage_deleted(tmp_path: Path) -> None:
     lab = make(tmp_path)
-    one = replay_step(lab.pipeline, lab.table, FULL)
+    step = replay_step(lab.pipeline, lab.table, FULL)
     before = lab.files_on_disk()
     _age(lab, keep=".stage.metadata.json")
-    kept = clean_orphans(lambda: lab.mirror, "lab.world", older_than_seconds=600)
-    assert (kept.files, lab.files_on_disk()) == (0, before)
+    active = clean_orphans(lambda: lab.mirror, "lab.world", older_than_seconds=600)
+    assert (active.files, lab.files_on_disk()) == (0, before)
     _age(lab)
-    gone = clean_orphans(lambda: lab.mirror, "lab.world", older_than_seconds=600)
-    assert gone.files > 0
-    rebuilt(lab, asked=replace(FULL, progress=one.progress))
+    idle = clean_orphans(lambda: lab.mirror, "lab.world", older_than_seconds=600)
+    assert idle.files > 0
+    run_rebuild(lab, request=replace(FULL, progress=step.progress))
     assert lab.rows() == ROWS
 
 
-@pytest.mark.parametrize("looks", [1, 2])
-def test_what_is_swapped_in_while_orphans_are_looked_for_is_kept(tmp_path: Path, looks: int) -> None:
-    """Its stage is tidied up, and its files are older than the bound: the rebuild took that long."""
+@pytest.mark.parametrize("swap_at_load", [1, 2])
+def test_files_swapped_in_during_the_clean_up_are_kept(tmp_path: Path, swap_at_load: int) -> None:
+    """The swap deletes the stage file, and the staged files are older than the limit: the rebuild took that long."""
     lab = make(tmp_path)
-    asked = FULL
-    while (step := replay_step(lab.pipeline, lab.table, asked)).progress.events < step.progress.of_events:
-        asked = replace(FULL, progress=step.progress)
-    asked = replace(FULL, progress=step.progress)
+    request = FULL
+    while (step := replay_step(lab.pipeline, lab.table, request)).progress.events < step.progress.of_events:
+        request = replace(FULL, progress=step.progress)
+    request = replace(FULL, progress=step.progress)
     _age(lab, keep=".stage.metadata.json")
     loaded: list[Table] = []
 
     def load() -> Table:
         loaded.append(lab.mirror)
-        if len(loaded) == looks:
-            assert replay_step(lab.pipeline, lab.table, asked).rebuilt
+        if len(loaded) == swap_at_load:
+            assert replay_step(lab.pipeline, lab.table, request).rebuilt
         return loaded[-1]
 
     clean_orphans(load, "lab.world", older_than_seconds=600)
@@ -63,7 +63,7 @@ def test_what_is_swapped_in_while_orphans_are_looked_for_is_kept(tmp_path: Path,
     assert lab.rows() == ROWS
 
 
-def test_a_stage_that_moves_on_while_it_is_looked_for_is_looked_for_again(
+def test_stage_that_advances_during_the_clean_up_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = make(tmp_path)
@@ -72,17 +72,17 @@ def test_a_stage_that_moves_on_while_it_is_looked_for_is_looked_for_again(
 
     def read(io: FileIO, path: str) -> tuple[StageFile, TableMetadata]:
         if len(steps) == 1:
-            for _ in range(2):  # the second one discards the file that the first one followed
+            for _ in range(2):  # the second step deletes the stage file before the one of the first step
                 steps.append(replay_step(lab.pipeline, lab.table, replace(FULL, progress=steps[-1].progress)))
             _age(lab, keep=".stage.metadata.json")
-        return read_stage(io, path)
+        return read_stage_file(io, path)
 
-    monkeypatch.setattr(orphans, "read_stage", read)
+    monkeypatch.setattr(orphans, "read_stage_file", read)
     assert clean_orphans(lambda: lab.mirror, "lab.world", older_than_seconds=600).files == 0
-    assert rebuilt(lab, asked=replace(FULL, progress=steps[-1].progress))[-1].rebuilt
+    assert run_rebuild(lab, request=replace(FULL, progress=steps[-1].progress))[-1].rebuilt
 
 
-def test_orphans_are_kept_beside_a_stage_that_cannot_be_read(
+def test_clean_up_deletes_nothing_if_a_stage_is_unreadable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = make(tmp_path)

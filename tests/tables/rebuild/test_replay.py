@@ -1,4 +1,4 @@
-"""Replays: what was merged is merged once more, and nothing is turned back."""
+"""Replays: a merged range is merged again, and no row is reverted."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ import pytest
 from icemirror.errors import Invalid
 from icemirror.protocol.replay import Replay, ReplayStep
 from spark_job.engine.engine import InProcessEngine
-from spark_job.iceberg.mirror import REPLAY
+from spark_job.iceberg.property_names import PROPERTY_REPLAY
 from spark_job.index import tiers
-from spark_job.plan import table_plan as stock
+from spark_job.plan import backlog
 from spark_job.plan.slices import Slice, plan_slices
 from spark_job.rebuild.replay import plan_replay, replay_step
 from tests.lab import foreign
 from tests.lab.lab import Lab
 
 
-def replay(lab: Lab, asked: Replay, most: int = 100) -> list[ReplayStep]:
-    """Step by step, as a worker does it, until it is done."""
+def replay(lab: Lab, request: Replay, max_steps: int = 100) -> list[ReplayStep]:
+    """Run all steps of a replay, as a worker does."""
     steps: list[ReplayStep] = []
     while not steps or not steps[-1].done:
-        steps.append(replay_step(lab.pipeline, lab.table, asked))
-        asked = replace(asked, progress=steps[-1].progress)
-        assert len(steps) <= most
+        steps.append(replay_step(lab.pipeline, lab.table, request))
+        request = replace(request, progress=steps[-1].progress)
+        assert len(steps) <= max_steps
     return steps
 
 
@@ -36,23 +36,26 @@ def since(snapshot_id: int, to: int | None = None) -> Replay:
 
 
 @contextmanager
-def missed(monkeypatch: pytest.MonkeyPatch, *numbers: int) -> Iterator[None]:
-    """Merges that pass over some of their files, and know nothing of it."""
+def skip_files(monkeypatch: pytest.MonkeyPatch, *positions: int) -> Iterator[None]:
+    """Let merges skip the files at these positions without an error."""
     plan = plan_slices
 
-    def without(*arguments: object) -> list[Slice]:
+    def plan_without(*arguments: object) -> list[Slice]:
         slices = plan(*arguments)  # type: ignore[arg-type]
         return [
-            replace(part, files=tuple(file for at, file in enumerate(part.files) if at not in numbers))
-            for part in slices
+            replace(
+                slice_,
+                files=tuple(file for position, file in enumerate(slice_.files) if position not in positions),
+            )
+            for slice_ in slices
         ]
 
     with monkeypatch.context() as patch:
-        patch.setattr(stock, "plan_slices", without)
+        patch.setattr(backlog, "plan_slices", plan_without)
         yield
 
 
-def test_a_replay_of_a_healthy_mirror_changes_nothing_and_commits_nothing(lab: Lab) -> None:
+def test_replay_of_a_correct_mirror_commits_nothing(lab: Lab) -> None:
     first = lab.commit_events("I1@1 I2@1 I3@1")
     lab.commit_events("U1@2=b D2@2")
     lab.merge()
@@ -62,10 +65,8 @@ def test_a_replay_of_a_healthy_mirror_changes_nothing_and_commits_nothing(lab: L
     assert lab.mirror.metadata_location == before
 
 
-def test_what_a_merge_missed_is_brought_in_and_the_cursor_stays(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with missed(monkeypatch, 1):
+def test_replay_merges_skipped_events_and_keeps_the_cursor(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    with skip_files(monkeypatch, 1):
         first = lab.commit_events("I1@1 I2@1 I5@1", "U1@2=missed I4@2=missed D5@3")
         lab.merge()
     lab.commit_events("U2@5=new")
@@ -78,11 +79,11 @@ def test_what_a_merge_missed_is_brought_in_and_the_cursor_stays(
     head = lab.mirror.current_snapshot()
     assert head is not None
     assert head.summary is not None
-    assert head.summary[REPLAY] == "r1"
+    assert head.summary[PROPERTY_REPLAY] == "r1"
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-def test_what_others_did_to_rows_is_not_undone(tmp_path: Path, shards: int) -> None:
+def test_replay_does_not_revert_foreign_deletes(tmp_path: Path, shards: int) -> None:
     lab = Lab.make(tmp_path, engine=InProcessEngine(shards))
     first = lab.commit_events("I1@1 I2@1 I3@1")
     lab.merge()
@@ -91,11 +92,11 @@ def test_what_others_did_to_rows_is_not_undone(tmp_path: Path, shards: int) -> N
     assert lab.rows() == {1: "I1@1", 3: "I3@1"}
 
 
-def test_a_row_is_never_turned_back_by_a_replay_that_ends_before_what_came_later(
+def test_replay_of_a_range_does_not_restore_a_row_deleted_after_it(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The index does not know key 1: its insert and its delete were both missed. Only the insert is replayed."""
-    with missed(monkeypatch, 1):
+    """The index lacks key 1: merges skipped both its insert and its delete. Only the insert is replayed."""
+    with skip_files(monkeypatch, 1):
         first = lab.commit_events("I9@1", "I1@2=gone I2@2=stays")
         lab.merge()
         lab.commit_events("I8@3", "D1@4")
@@ -104,34 +105,34 @@ def test_a_row_is_never_turned_back_by_a_replay_that_ends_before_what_came_later
     assert lab.rows() == {9: "I9@1", 8: "I8@3", 2: "stays"}
 
 
-def test_slices_of_a_replay_bring_only_the_last_word_of_each_key(
+def test_replay_slices_apply_only_the_last_event_of_each_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One event a slice: no snapshot shows what was over before the cursor; and of equals the later file wins."""
+    """With one event per slice no snapshot shows superseded values; for equal sequences the later file wins."""
     lab = Lab.make(tmp_path)
-    with missed(monkeypatch, 1, 2, 3):
+    with skip_files(monkeypatch, 1, 2, 3):
         first = lab.commit_events("I9@1", "I1@2=old I3@7=first", "I2@2=old I3@7=second", "D1@5 U2@4=new")
         lab.merge()
     lab = lab.reconfigure(tail="batch_size: 1\n")
     steps = replay(lab, since(first))
     assert len(steps) == 4
-    seen = [
+    row_history = [
         dict(zip(rows["id"].to_pylist(), rows["name"].to_pylist(), strict=True))
         for snapshot in lab.mirror.snapshots()
         if (rows := lab.mirror.scan(snapshot_id=snapshot.snapshot_id).to_arrow()) is not None
     ]
-    assert seen == [
+    assert row_history == [
         {9: "I9@1"},
         {9: "I9@1", 3: "second"},
         {9: "I9@1", 3: "second", 2: "new"},
     ]
 
 
-def test_a_replay_goes_on_where_it_was_and_begins_anew_where_the_mirror_was_rolled_back(
+def test_replay_resumes_and_restarts_after_a_mirror_rollback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = Lab.make(tmp_path, tail="batch_size: 1\n")
-    with missed(monkeypatch, 0):
+    with skip_files(monkeypatch, 0):
         first = lab.commit_events("I1@1")
         lab.commit_events("I2@1")
         lab.merge()
@@ -139,17 +140,17 @@ def test_a_replay_goes_on_where_it_was_and_begins_anew_where_the_mirror_was_roll
     lab.merge()
     start = lab.mirror.metadata.current_snapshot_id
     assert start is not None
-    one = replay_step(lab.pipeline, lab.table, since(first))
-    assert (one.done, one.progress.events, lab.rows()) == (False, 1, {1: "I1@1", 3: "I3@1"})
-    again = replace(since(first), progress=one.progress)
-    assert replay_step(lab.pipeline, lab.table, again).progress.events == 2
+    step = replay_step(lab.pipeline, lab.table, since(first))
+    assert (step.done, step.progress.events, lab.rows()) == (False, 1, {1: "I1@1", 3: "I3@1"})
+    resumed = replace(since(first), progress=step.progress)
+    assert replay_step(lab.pipeline, lab.table, resumed).progress.events == 2
     lab.mirror.manage_snapshots().rollback_to_snapshot(start).commit()
     assert lab.rows() == {3: "I3@1"}
-    assert replay_step(lab.pipeline, lab.table, again).progress.events == 1
+    assert replay_step(lab.pipeline, lab.table, resumed).progress.events == 1
     assert lab.rows() == {1: "I1@1", 3: "I3@1"}
 
 
-def test_a_replay_does_not_bring_back_what_was_deleted_so_long_ago_that_its_tombstone_expired(
+def test_replay_does_not_restore_a_row_whose_tombstone_expired(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tiers, "FAN_IN", 2)
@@ -168,7 +169,7 @@ def test_a_replay_does_not_bring_back_what_was_deleted_so_long_ago_that_its_tomb
     assert lab.mirror.metadata_location == before
 
 
-def test_what_is_not_merged_yet_is_left_to_the_merge(lab: Lab) -> None:
+def test_replay_skips_unmerged_events(lab: Lab) -> None:
     lab.commit_events("I1@1")
     lab.merge()
     later = lab.commit_events("I2@2")
@@ -177,14 +178,14 @@ def test_what_is_not_merged_yet_is_left_to_the_merge(lab: Lab) -> None:
     assert lab.rows() == {1: "I1@1"}
 
 
-def test_a_table_without_a_mirror_has_nothing_to_replay(lab: Lab) -> None:
+def test_replay_without_a_mirror_does_nothing(lab: Lab) -> None:
     first = lab.commit_events("I1@1")
     (step,) = replay(lab, since(first))
     assert step.done
     assert not lab.catalog.table_exists("lab.world")
 
 
-def test_times_and_snapshots_that_are_not_there_are_named(lab: Lab) -> None:
+def test_unknown_times_and_snapshots_are_refused(lab: Lab) -> None:
     with pytest.raises(Invalid, match="has no snapshot, so there is nothing"):
         plan_replay(lab.pipeline, lab.table, since(7))
     first, second = lab.commit_events("I1@1"), lab.commit_events("I2@2")
@@ -213,7 +214,7 @@ def test_times_and_snapshots_that_are_not_there_are_named(lab: Lab) -> None:
     )
 
 
-def test_a_range_that_has_expired_is_named(lab: Lab) -> None:
+def test_expired_range_is_refused(lab: Lab) -> None:
     first, second = lab.commit_events("I1@1"), lab.commit_events("I2@2")
     third = lab.commit_events("I3@3")
     lab.merge()

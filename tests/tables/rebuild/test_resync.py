@@ -1,4 +1,4 @@
-"""A changelog that was made anew, or whose history is gone: the mirror is rebuilt by policy, in one commit."""
+"""Resync: the mirror of a recreated or expired changelog is rebuilt by policy, in one commit."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pyiceberg.types import IcebergType, LongType, StringType
 
 from icemirror.errors import Invalid, Transient
 from icemirror.protocol.replay import Replay
-from icemirror.result import NothingToMerge, Rebuilt, Staged
+from icemirror.step_results import NothingToMerge, Rebuilt, Staged
+from spark_job.commands.verify.verify_table import VerifyOptions, verify_table
 from spark_job.engine.engine import InProcessEngine
-from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
 from spark_job.maintenance.orphans import clean_orphans
 from spark_job.rebuild.replay import replay_step
 from spark_job.worker.tables import WorkerTables
@@ -26,9 +26,7 @@ V2_AND_V3 = pytest.mark.parametrize("version", [2, 3])
 
 
 @V2_AND_V3
-def test_readers_see_the_old_rows_until_one_commit_brings_those_of_the_new_changelog(
-    tmp_path: Path, version: int
-) -> None:
+def test_readers_see_the_old_rows_until_the_swap(tmp_path: Path, version: int) -> None:
     lab = recreate_changelog(make(tmp_path, f"format_version: {version}"))
     lab.commit_events("I1@1=new I7@1", "I8@1 I9@1")
     lab.commit_events("U7@2=x D8@2")
@@ -47,7 +45,7 @@ def test_readers_see_the_old_rows_until_one_commit_brings_those_of_the_new_chang
     assert verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).equal
 
 
-def test_a_merge_ends_as_rebuilt_and_tells_its_progress(tmp_path: Path) -> None:
+def test_merge_result_reports_the_resync(tmp_path: Path) -> None:
     lab = recreate_changelog(make(tmp_path))
     lab.commit_events("I1@1 I2@1", "I3@1 I4@1")
     result = lab.merge()
@@ -60,9 +58,7 @@ def test_a_merge_ends_as_rebuilt_and_tells_its_progress(tmp_path: Path) -> None:
 
 
 @V2_AND_V3
-def test_a_truncated_changelog_to_which_nothing_was_written_yet_empties_the_mirror(
-    tmp_path: Path, version: int
-) -> None:
+def test_recreated_changelog_without_events_empties_the_mirror(tmp_path: Path, version: int) -> None:
     lab = recreate_changelog(make(tmp_path, f"format_version: {version}"))
     before = len(lab.mirror.metadata.snapshots)
     result = lab.merge()
@@ -76,7 +72,7 @@ def test_a_truncated_changelog_to_which_nothing_was_written_yet_empties_the_mirr
     assert verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).equal
 
 
-def test_an_empty_mirror_is_emptied_once_more_and_then_filled(tmp_path: Path) -> None:
+def test_emptied_mirror_follows_a_changelog_that_is_recreated_again(tmp_path: Path) -> None:
     lab = recreate_changelog(make(tmp_path))
     lab.merge()
     lab = recreate_changelog(lab)
@@ -87,7 +83,7 @@ def test_an_empty_mirror_is_emptied_once_more_and_then_filled(tmp_path: Path) ->
     assert lab.rows() == {1: "third"}
 
 
-def test_with_stop_it_is_refused_by_name_and_nothing_happens(tmp_path: Path) -> None:
+def test_on_truncate_stop_blocks_a_recreated_changelog_and_commits_nothing(tmp_path: Path) -> None:
     lab = recreate_changelog(make(tmp_path, "on_truncate: stop"))
     before = lab.mirror.metadata_location
     for _ in range(2):
@@ -100,7 +96,7 @@ def test_with_stop_it_is_refused_by_name_and_nothing_happens(tmp_path: Path) -> 
     assert (lab.mirror.metadata_location, lab.rows()) == (before, OLD)
 
 
-def test_an_expired_cursor_stops_unless_the_settings_say_otherwise(tmp_path: Path) -> None:
+def test_expired_cursor_blocks_unless_the_policy_is_rebuild(tmp_path: Path) -> None:
     lab = make(tmp_path)
     lab.commit_events("I7@7")
     lab.commit_events("I8@8")
@@ -116,7 +112,7 @@ def test_an_expired_cursor_stops_unless_the_settings_say_otherwise(tmp_path: Pat
     assert verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).equal
 
 
-def test_a_changelog_that_was_rolled_back_stops_whatever_the_settings_say(tmp_path: Path) -> None:
+def test_rolled_back_changelog_blocks_under_every_policy(tmp_path: Path) -> None:
     lab = make(tmp_path, "on_expired_cursor: rebuild")
     first = lab.changelog.refresh().snapshots()[0].snapshot_id
     with lab.changelog.manage_snapshots() as manage:
@@ -128,37 +124,39 @@ def test_a_changelog_that_was_rolled_back_stops_whatever_the_settings_say(tmp_pa
     assert lab.rows() == OLD
 
 
-def test_a_rebuild_that_was_interrupted_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_interrupted_resync_resumes(tmp_path: Path) -> None:
     lab = recreate_changelog(make(tmp_path))
     lab.commit_events("I1@1 I2@1", "I3@1 I4@1", "I5@1 I6@1")
-    one = lab.pipeline.advance(lab.table)
-    again = lab.reconfigure(tail="batch_size: 3\n", engine=InProcessEngine())
-    two = again.pipeline.advance(again.table)
-    assert isinstance(one, Staged)
-    assert isinstance(two, Staged)
-    assert (one.events, one.of_events, two.events) == (2, 6, 4)
-    assert again.merge().outcome == "rebuilt"
-    assert len(again.rows()) == 6
-    assert {path for path in again.files_on_disk() if "stage" in path} == set()
-    assert clean_orphans(lambda: again.mirror, "lab.world", older_than_seconds=-60, dry_run=True).files == 0
+    first = lab.pipeline.advance(lab.table)
+    restarted = lab.reconfigure(tail="batch_size: 3\n", engine=InProcessEngine())
+    second = restarted.pipeline.advance(restarted.table)
+    assert isinstance(first, Staged)
+    assert isinstance(second, Staged)
+    assert (first.events, first.of_events, second.events) == (2, 6, 4)
+    assert restarted.merge().outcome == "rebuilt"
+    assert len(restarted.rows()) == 6
+    assert {path for path in restarted.files_on_disk() if "stage" in path} == set()
+    assert (
+        clean_orphans(lambda: restarted.mirror, "lab.world", older_than_seconds=-60, dry_run=True).files == 0
+    )
 
 
-def test_events_that_come_meanwhile_are_not_lost_and_do_not_delay_the_swap_for_ever(tmp_path: Path) -> None:
+def test_events_committed_during_a_resync_are_kept_and_do_not_delay_the_swap_forever(tmp_path: Path) -> None:
     lab = recreate_changelog(make(tmp_path))
     lab.commit_events("I1@1 I2@1", "I3@1 I4@1")
-    number = iter(range(100, 200))
+    numbers = iter(range(100, 200))
 
-    def meanwhile() -> None:
-        at = next(number)
-        lab.commit_events(f"I{at}@{at}")
+    def commit_event() -> None:
+        number = next(numbers)
+        lab.commit_events(f"I{number}@{number}")
 
-    done = steps(lab, meanwhile)
+    done = steps(lab, commit_event)
     assert len(done) < 20
     lab.merge()
     assert len(lab.rows()) == 4 + len(done)
 
 
-def test_a_changelog_that_is_made_anew_twice_during_a_rebuild_is_followed_to_the_last(tmp_path: Path) -> None:
+def test_resync_follows_a_changelog_that_is_recreated_twice_during_it(tmp_path: Path) -> None:
     lab = recreate_changelog(make(tmp_path))
     lab.commit_events("I1@1=two I2@1", "I3@1 I4@1")
     assert isinstance(lab.pipeline.advance(lab.table), Staged)
@@ -169,14 +167,14 @@ def test_a_changelog_that_is_made_anew_twice_during_a_rebuild_is_followed_to_the
     lab.commit_events("I1@1=four")
     assert lab.merge().outcome == "rebuilt"
     assert lab.rows() == {1: "four"}
-    # What was staged in vain is of no use to anybody, and cleaners take it.
+    # Abandoned stages are orphans.
     clean_orphans(lambda: lab.mirror, "lab.world", older_than_seconds=-60)
     assert lab.rows() == {1: "four"}
     assert verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).equal
     assert clean_orphans(lambda: lab.mirror, "lab.world", older_than_seconds=-60, dry_run=True).files == 0
 
 
-def test_a_worker_waits_for_a_changelog_that_is_not_made_again_yet(tmp_path: Path) -> None:
+def test_worker_waits_until_a_dropped_changelog_is_recreated(tmp_path: Path) -> None:
     lab = make(tmp_path)
     lab.catalog.drop_table("lab.world_changelog")
     result = lab.try_merge()
@@ -190,7 +188,7 @@ def test_a_worker_waits_for_a_changelog_that_is_not_made_again_yet(tmp_path: Pat
     assert lab.rows() == {}
 
 
-def test_without_a_changelog_a_person_is_needed_where_nothing_was_merged_or_nothing_is_rebuilt(
+def test_missing_changelog_blocks_with_on_truncate_stop_or_without_a_mirror(
     tmp_path: Path,
 ) -> None:
     lab = make(tmp_path, "on_truncate: stop")
@@ -209,7 +207,7 @@ NAME: tuple[str, IcebergType] = ("name", StringType())
 RETYPED = changelog_schema(ID, ("name", LongType()))
 
 
-@pytest.mark.parametrize("written", [True, False])
+@pytest.mark.parametrize("with_events", [True, False])
 @pytest.mark.parametrize(
     ("schema", "policy", "message"),
     [
@@ -221,13 +219,13 @@ RETYPED = changelog_schema(ID, ("name", LongType()))
         (RETYPED, "strict", "column name"),
     ],
 )
-def test_what_may_not_be_followed_is_refused_before_anything_is_written(
-    tmp_path: Path, schema: Schema, policy: str, message: str, written: bool
+def test_incompatible_recreated_changelog_is_refused_before_any_write(
+    tmp_path: Path, schema: Schema, policy: str, message: str, with_events: bool
 ) -> None:
     lab = make(tmp_path).reconfigure(f"schema_policy: {policy}")
     files = lab.files_on_disk()
     lab = recreate_changelog(lab, schema)
-    if written:
+    if with_events:
         lab.commit(events("I1@1=1").cast(schema_to_pyarrow(schema)))
     result = lab.try_merge()
     assert result.error is not None
@@ -236,64 +234,66 @@ def test_what_may_not_be_followed_is_refused_before_anything_is_written(
     assert lab.files_on_disk() == files
 
 
-def test_a_column_of_another_type_is_another_column(tmp_path: Path) -> None:
+def test_recreated_column_of_another_type_is_a_new_column(tmp_path: Path) -> None:
     lab = recreate_changelog(make(tmp_path), RETYPED)
     lab.commit(events("I1@1=1").cast(schema_to_pyarrow(RETYPED)))
     assert lab.try_merge().outcome == "rebuilt"
     assert lab.rows() == {1: 1}
 
 
-def test_a_rebuild_goes_on_when_what_it_was_to_merge_next_expires(tmp_path: Path) -> None:
-    """Else one that takes longer than snapshots are kept would begin again for ever."""
+def test_resync_continues_after_its_next_snapshot_expired(tmp_path: Path) -> None:
+    """Otherwise a resync that takes longer than snapshot retention would restart forever."""
     lab = recreate_changelog(make(tmp_path))
     lab.commit_events("I1@1 I2@1", "I3@1")
     lab.commit_events("I4@2 I5@2", "U1@2=b U2@2=b")
     lab.commit_events("D3@3 I6@3", "I7@3")
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     while not isinstance(step := lab.pipeline.advance(lab.table), Rebuilt):
         assert isinstance(step, Staged)
-        told.append((step.events, step.of_events))
-        lab.commit_events(f"I{100 + len(told)}@9")
-        if len(told) % 2:
+        reported.append((step.events, step.of_events))
+        lab.commit_events(f"I{100 + len(reported)}@9")
+        if len(reported) % 2:
             lose_history(lab)
-        assert len(told) < 20
-    assert len(told) > 2
-    assert all(before < after for (before, _), (after, _) in pairwise(told))
+        assert len(reported) < 20
+    assert len(reported) > 2
+    assert all(before < after for (before, _), (after, _) in pairwise(reported))
     lab.merge()
-    later = {100 + at: f"I{100 + at}@9" for at in range(1, len(told) + 1)}
+    later = {100 + number: f"I{100 + number}@9" for number in range(1, len(reported) + 1)}
     assert lab.rows() == {1: "b", 2: "b", 4: "I4@2", 5: "I5@2", 6: "I6@3", 7: "I7@3", **later}
     assert verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).equal
 
 
-@pytest.mark.parametrize("asked", [False, True])
-def test_a_rebuild_begins_anew_when_settings_that_decide_its_rows_change(tmp_path: Path, asked: bool) -> None:
-    """What was put aside, or written with a placeholder, would stay so in the part that is built already."""
+@pytest.mark.parametrize("requested", [False, True])
+def test_rebuild_restarts_after_a_change_of_settings_that_affect_its_rows(
+    tmp_path: Path, requested: bool
+) -> None:
+    """Otherwise rows staged earlier would keep the effect of the old settings: rejects and placeholder values."""
     before = "on_bad_row: quarantine"
     values = "operation_values: {insert: [INSERT], update: [UPDATE, UPSERT], delete: [DELETE]}"
     lab = Lab.make(tmp_path, options=before, tail="batch_size: 1\n")
     lab.commit_events("I1@1")
     lab.merge()
-    if not asked:
+    if not requested:
         lab = recreate_changelog(lab)
     lab.commit(bad_events("X1@2=a"))
     lab.commit(bad_events("I2@3=SAME"))
     lab.commit(bad_events("I3@4"))
-    if asked:
+    if requested:
         lab.merge()
     progress = None
 
     def step(lab: Lab) -> bool:
         nonlocal progress
-        if not asked:
+        if not requested:
             return isinstance(lab.pipeline.advance(lab.table), Staged)
-        done = replay_step(lab.pipeline, lab.table, Replay("r", 0.0, full=True, progress=progress))
-        progress = done.progress
-        return not done.done
+        result = replay_step(lab.pipeline, lab.table, Replay("r", 0.0, full=True, progress=progress))
+        progress = result.progress
+        return not result.done
 
     assert step(lab)
     assert step(lab)
-    mended = lab.reconfigure(f"{before}\n{values}", "batch_size: 1\n")
-    while step(mended):
+    repaired = lab.reconfigure(f"{before}\n{values}", "batch_size: 1\n")
+    while step(repaired):
         pass
-    mended.merge()
-    assert mended.rows() == {1: "a", 2: "SAME", 3: "I3@4"}
+    repaired.merge()
+    assert repaired.rows() == {1: "a", 2: "SAME", 3: "I3@4"}

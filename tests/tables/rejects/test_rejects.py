@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from icemirror.errors import Kind
+from spark_job.commands.verify.verify_table import VerifyOptions, verify_table
 from spark_job.engine.engine import InProcessEngine
-from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
-from spark_job.storage.immutable_cache import clear_file_caches
+from spark_job.storage.file_cache import clear_file_caches
 from tests.lab.bad_rows import MIXED, REASONS, REJECTED, bad_events, make, rejected, rejects
 from tests.lab.explain import explain
 from tests.lab.lab import ID_AND_NAME, Lab
@@ -23,14 +23,14 @@ from tests.lab.lab import ID_AND_NAME, Lab
 def test_bad_rows_are_rejected_and_the_others_merged(tmp_path: Path, shards: int, version: int) -> None:
     lab = make(tmp_path, f"format_version: {version}", engine=InProcessEngine(shards))
     lab.commit(bad_events(MIXED), bad_events("I4@1 _5@1=e"))
-    (part,) = lab.merge().slices
+    (slice_result,) = lab.merge().slices
     assert lab.rows() == {1: "b", 3: "I3@5", 4: "I4@1"}
     assert rejected(lab) == [*REJECTED[:1], ("null-operation", "e"), *REJECTED[1:]]
-    assert (part.events, part.inserted, part.rejected) == (8, 3, 4)
-    told = lab.mirror.current_snapshot()
-    assert told is not None
-    assert told.summary is not None
-    assert told.summary.additional_properties["icemirror.rejected"] == "4"
+    assert (slice_result.events, slice_result.inserted, slice_result.rejected) == (8, 3, 4)
+    head = lab.mirror.current_snapshot()
+    assert head is not None
+    assert head.summary is not None
+    assert head.summary.additional_properties["icemirror.rejected"] == "4"
     assert lab.merge().slices == ()
 
 
@@ -78,18 +78,18 @@ def test_row_with_several_faults_is_rejected_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["id", "id, name"])
-def test_a_file_of_which_every_row_is_bad_is_merged_past(tmp_path: Path, key: str) -> None:
+def test_file_with_only_bad_rows_does_not_stop_the_merge(tmp_path: Path, key: str) -> None:
     lab = make(tmp_path, f"primary_keys: [{key}]", engine=InProcessEngine(2))
     lab.commit(bad_events("I1@1=a"))
     lab.merge()
     lab.commit(bad_events("I?@1 X2@1"))
-    (part,) = lab.merge().slices
-    assert (part.rejected, part.inserted) == (2, 0)
+    (slice_result,) = lab.merge().slices
+    assert (slice_result.rejected, slice_result.inserted) == (2, 0)
     assert lab.rows() == {1: "a"}
     assert lab.merge().outcome == "up-to-date"
 
 
-def test_a_changelog_without_bad_rows_gets_no_table(tmp_path: Path) -> None:
+def test_changelog_without_bad_rows_gets_no_table(tmp_path: Path) -> None:
     lab = make(tmp_path)
     lab.commit_events("I1@1")
     lab.merge()
@@ -104,31 +104,31 @@ def test_default_stops_and_suggests_quarantine(tmp_path: Path) -> None:
     assert "unknown operation 'UPSERT' in row 3" in failed.error.message
     assert "on_bad_row to quarantine" in failed.error.message
     assert not lab.catalog.table_exists("lab.world_rejects")
-    aside = lab.reconfigure("on_bad_row: quarantine")
-    aside.merge()
-    assert rejected(aside) == REJECTED
+    rejecting = lab.reconfigure("on_bad_row: quarantine")
+    rejecting.merge()
+    assert rejected(rejecting) == REJECTED
 
 
-def test_rows_go_into_a_table_of_the_name_that_is_given(tmp_path: Path) -> None:
+def test_rejects_table_has_the_configured_name(tmp_path: Path) -> None:
     lab = make(tmp_path, "rejects_table: aside.bad")
     lab.commit(bad_events("I1@1 X2@1"))
     lab.merge()
     assert lab.catalog.load_table("aside.bad").scan().to_arrow().num_rows == 1
 
 
-def test_foreign_table_is_never_written_to(tmp_path: Path) -> None:
+def test_table_that_is_no_rejects_table_is_not_written_to(tmp_path: Path) -> None:
     lab = make(tmp_path)
-    theirs = lab.catalog.create_table("lab.world_rejects", ID_AND_NAME)
+    other_table = lab.catalog.create_table("lab.world_rejects", ID_AND_NAME)
     lab.commit(bad_events("I1@1 X2@1"))
     failed = lab.try_merge()
     assert failed.error is not None
     assert failed.error.kind is Kind.INVALID
     assert "is not the rejects table of lab.world" in failed.error.message
-    assert theirs.refresh().current_snapshot() is None
+    assert other_table.refresh().current_snapshot() is None
     assert lab.mirror.current_snapshot() is None
 
 
-def test_too_many_bad_rows_stop_the_merge(tmp_path: Path) -> None:
+def test_more_bad_rows_than_the_limit_stop_the_merge(tmp_path: Path) -> None:
     lab = make(tmp_path)
     words = " ".join([*(f"X{key}@1" for key in range(501)), *(f"I{key}@1" for key in range(499))])
     lab.commit(bad_events(words))
@@ -140,13 +140,13 @@ def test_too_many_bad_rows_stop_the_merge(tmp_path: Path) -> None:
     assert lab.mirror.current_snapshot() is None
     assert not [path for path in lab.files_on_disk() if path.endswith((".parquet", ".puffin"))]
     raised = lab.reconfigure("on_bad_row: quarantine\nreject_limit: 0.6")
-    assert [part.rejected for part in raised.merge().slices] == [501]
+    assert [result.rejected for result in raised.merge().slices] == [501]
 
 
-def test_all_of_a_small_slice_may_be_bad(tmp_path: Path) -> None:
+def test_small_slice_may_be_rejected_completely(tmp_path: Path) -> None:
     lab = make(tmp_path)
     lab.commit(bad_events(" ".join(f"X{key}@1" for key in range(999))))
-    assert [part.rejected for part in lab.merge().slices] == [999]
+    assert [result.rejected for result in lab.merge().slices] == [999]
 
 
 def test_log_has_counts_and_reasons_but_no_values(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -154,15 +154,15 @@ def test_log_has_counts_and_reasons_but_no_values(tmp_path: Path, caplog: pytest
     lab.commit(bad_events("I1@1 X77707770777@4=secret I?@5=secret"))
     with caplog.at_level(logging.INFO):
         lab.merge()
-    told = [one for one in caplog.records if one.getMessage() == "rows rejected"]
-    assert len(told) == 1
-    text = json.dumps([str(vars(one)) for one in caplog.records])
+    rejections = [record for record in caplog.records if record.getMessage() == "rows rejected"]
+    assert len(rejections) == 1
+    text = json.dumps([str(vars(record)) for record in caplog.records])
     assert "unknown-operation" in text
     assert "secret" not in text
     assert "77707770777" not in text
 
 
-def test_verification_and_explanations_know_what_was_rejected(tmp_path: Path) -> None:
+def test_verify_and_explain_account_for_rejected_events(tmp_path: Path) -> None:
     lab = make(tmp_path, engine=InProcessEngine(2))
     lab.commit(bad_events("I1@1=a I?@2 X1@3=c I3@5"))
     lab.merge()
@@ -170,8 +170,8 @@ def test_verification_and_explanations_know_what_was_rejected(tmp_path: Path) ->
     assert verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).equal
     report = explain(lab, 1)
     assert (report.state.value, report.equal, report.complete) == ("present", True, True)
-    assert [one.fate.value for one in report.events] == ["made-row"]
-    assert [(one.reason.value, one.merged, one.position) for one in report.rejected] == [
+    assert [event.fate.value for event in report.events] == ["made-row"]
+    assert [(event.reason.value, event.merged, event.position) for event in report.rejected] == [
         ("unknown-operation", True, 2),
         ("null-sequence", False, 0),
     ]
@@ -179,17 +179,17 @@ def test_verification_and_explanations_know_what_was_rejected(tmp_path: Path) ->
     assert explain(lab, 8).state.value == "never-seen"
 
 
-def test_the_index_is_rebuilt_without_rejected_events(tmp_path: Path) -> None:
-    """The bad row has the greatest sequence, which must not become the order of a row."""
+def test_index_is_rebuilt_without_rejected_events(tmp_path: Path) -> None:
+    """The bad rows have the greatest sequence. It must not become the order of a row."""
     lab = make(tmp_path, engine=InProcessEngine(2))
     lab.commit(bad_events("I1@1=a I2@2=b X1@99 I?@99 U2@!"))
     lab.merge()
     for path in (tmp_path / "warehouse").rglob("*.puffin"):
         path.unlink()
     clear_file_caches()
-    again = lab.reconfigure("on_bad_row: quarantine")
-    again.commit_events("U1@5=later U2@1=stale")
-    (part,) = again.merge().slices
-    assert (part.updated, part.stale) == (1, 1)
-    assert again.rows() == {1: "later", 2: "b"}
-    assert verify_table(again.pipeline, again.table, VerifyOptions(deep=True)).equal
+    reopened = lab.reconfigure("on_bad_row: quarantine")
+    reopened.commit_events("U1@5=later U2@1=stale")
+    (slice_result,) = reopened.merge().slices
+    assert (slice_result.updated, slice_result.stale) == (1, 1)
+    assert reopened.rows() == {1: "later", 2: "b"}
+    assert verify_table(reopened.pipeline, reopened.table, VerifyOptions(deep=True)).equal

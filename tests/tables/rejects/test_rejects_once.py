@@ -1,4 +1,4 @@
-"""Bad rows are rejected exactly once: repeated slices, replays, rebuilds, other jobs, lost responses."""
+"""Bad rows are rejected exactly once, despite retries, replays, rebuilds, concurrent jobs and lost responses."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 from pyiceberg.table import Table
 
 from icemirror.errors import Conflict, Kind
+from spark_job.commands.verify.verify_table import VerifyOptions, verify_table
 from spark_job.commit.row_delta import RowDelta
 from spark_job.engine.engine import InProcessEngine
-from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
 from spark_job.rejects import record_rejects as record
 from tests.lab.bad_rows import MIXED, REJECTED, bad_events, make, rejected, rejects
 from tests.lab.explain import explain
-from tests.tables.rebuild.test_rebuild import rebuilt
+from tests.tables.rebuild.test_rebuild import run_rebuild
 from tests.tables.rebuild.test_replay import replay, since
 
 
@@ -28,21 +28,21 @@ def test_merging_again_after_a_rollback_rejects_nothing_twice(tmp_path: Path) ->
     lab.merge()
     assert first is not None
     lab.mirror.manage_snapshots().rollback_to_snapshot(first).commit()
-    (part,) = lab.merge().slices
-    assert (part.rejected, rejected(lab)) == (3, REJECTED)
+    (slice_result,) = lab.merge().slices
+    assert (slice_result.rejected, rejected(lab)) == (3, REJECTED)
     lab.catalog.drop_table("lab.world")
-    assert sum(one.rejected for one in lab.merge().slices) == 3
+    assert sum(result.rejected for result in lab.merge().slices) == 3
     assert rejected(lab) == REJECTED
 
 
-def test_slice_cut_differently_rejects_nothing_twice(tmp_path: Path) -> None:
+def test_other_slice_boundaries_reject_nothing_twice(tmp_path: Path) -> None:
     lab = make(tmp_path)
     lab.commit(bad_events(MIXED), bad_events("X4@1=e I5@1"), bad_events("I6@1"))
     lab.merge()
     lab.catalog.drop_table("lab.world")
-    again = lab.reconfigure("on_bad_row: quarantine", "batch_size: 2\n")
-    assert len(again.merge().slices) == 3
-    assert rejected(again) == [*REJECTED, ("unknown-operation", "e")]
+    reconfigured = lab.reconfigure("on_bad_row: quarantine", "batch_size: 2\n")
+    assert len(reconfigured.merge().slices) == 3
+    assert rejected(reconfigured) == [*REJECTED, ("unknown-operation", "e")]
 
 
 def test_replay_rejects_nothing_twice_and_restores_deleted_rejects(tmp_path: Path) -> None:
@@ -50,14 +50,14 @@ def test_replay_rejects_nothing_twice_and_restores_deleted_rejects(tmp_path: Pat
     first = lab.commit(bad_events(MIXED))
     lab.commit(bad_events("U3@9=z X3@10=f"))
     lab.merge()
-    aside = [*REJECTED, ("unknown-operation", "f")]
+    expected = [*REJECTED, ("unknown-operation", "f")]
     before = lab.mirror.metadata_location, rejects(lab).metadata_location
     replay(lab, since(first))
     assert (lab.mirror.metadata_location, rejects(lab).metadata_location) == before
     lab.catalog.drop_table("lab.world_rejects")
     replay(lab, since(first))
     assert lab.mirror.metadata_location == before[0]
-    assert rejected(lab) == aside
+    assert rejected(lab) == expected
 
 
 def test_mergeable_rejects_are_merged_by_a_replay(tmp_path: Path) -> None:
@@ -85,10 +85,10 @@ def test_rebuild_rejects_nothing_twice(tmp_path: Path, batch: int) -> None:
     lab.commit(bad_events(MIXED), bad_events("I7@1"))
     lab.commit(bad_events("I8@1 U8@!=g"))
     lab.merge()
-    rows, aside = lab.rows(), rejected(lab)
-    rebuilt(lab)
-    assert (lab.rows(), rejected(lab)) == (rows, aside)
-    assert len(aside) == 4
+    rows, expected = lab.rows(), rejected(lab)
+    run_rebuild(lab)
+    assert (lab.rows(), rejected(lab)) == (rows, expected)
+    assert len(expected) == 4
 
 
 def test_conflict_on_the_rejects_table_is_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,17 +97,17 @@ def test_conflict_on_the_rejects_table_is_retried(tmp_path: Path, monkeypatch: p
     lab.commit(bad_events(MIXED))
     lab.merge()
     lab.commit(bad_events("X4@1=e I5@1"))
-    other = lab.reconfigure("on_bad_row: quarantine")
-    right, done = record._write, list[bool]()
+    other_job = lab.reconfigure("on_bad_row: quarantine")
+    original_write, done = record._write_files, list[bool]()
 
-    def beside(*given: Any) -> object:
-        written = right(*given)
+    def write_then_merge_elsewhere(*arguments: Any) -> object:
+        written = original_write(*arguments)
         if not done:
             done.append(True)
-            other.merge()
+            other_job.merge()
         return written
 
-    monkeypatch.setattr(record, "_write", beside)
+    monkeypatch.setattr(record, "_write_files", write_then_merge_elsewhere)
     files = len(list((tmp_path / "warehouse" / "lab" / "world_rejects" / "data").glob("*")))
     assert lab.merge().error is None
     assert rejected(lab) == [*REJECTED, ("unknown-operation", "e")]
@@ -123,18 +123,18 @@ def test_lost_response_rejects_nothing_twice(
     catalog = lab.catalog
     commit, load = catalog.commit_table, catalog.load_table
 
-    def lose(table: Table, *given: Any) -> object:
+    def lose_response(table: Table, *arguments: Any) -> object:
         if table.name()[-1] != "world_rejects":
-            return commit(table, *given)
+            return commit(table, *arguments)
         if landed:
-            commit(table, *given)
+            commit(table, *arguments)
         monkeypatch.setattr(catalog, "load_table", unreachable)
         raise ConnectionError("no answer")
 
     def unreachable(_name: object) -> object:
         raise ConnectionError("no answer")
 
-    monkeypatch.setattr(catalog, "commit_table", lose)
+    monkeypatch.setattr(catalog, "commit_table", lose_response)
     failed = lab.try_merge()
     assert failed.error is not None
     assert failed.error.kind is Kind.COMMIT_UNKNOWN
@@ -142,20 +142,20 @@ def test_lost_response_rejects_nothing_twice(
     monkeypatch.setattr(catalog, "commit_table", commit)
     monkeypatch.setattr(catalog, "load_table", load)
     assert lab.mirror.current_snapshot() is None
-    assert [part.rejected for part in lab.merge().slices] == [3]
+    assert [result.rejected for result in lab.merge().slices] == [3]
     assert rejected(lab) == REJECTED
 
 
-def test_a_rejects_table_that_never_rests_is_a_conflict(
+def test_constant_conflicts_on_the_rejects_table_fail_the_merge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = make(tmp_path)
     lab.commit(bad_events(MIXED))
 
-    def refused(self: RowDelta) -> object:
+    def refuse(self: RowDelta) -> object:
         raise Conflict("it moved")
 
-    monkeypatch.setattr(RowDelta, "commit", refused)
+    monkeypatch.setattr(RowDelta, "commit", refuse)
     failed = lab.try_merge()
     assert failed.error is not None
     assert failed.error.kind is Kind.CONFLICT

@@ -1,4 +1,4 @@
-"""The rejects table itself: every type, columns that come and go, upkeep, and what a reader of it may do."""
+"""The rejects table: types, schema changes, maintenance, and changes by users."""
 
 from __future__ import annotations
 
@@ -61,21 +61,21 @@ VALUES = {
 }
 
 
-def test_values_of_every_type_survive(tmp_path: Path) -> None:
+def test_rejected_values_of_every_type_are_kept(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path, WIDE, options="on_bad_row: quarantine")
     none = dict.fromkeys(VALUES)
-    told = [
+    rows = [
         {"id": at, **values, "cdc_operation": operation, "sequence_number": sequence_text(at)}
         for at, (values, operation) in enumerate(
             [(VALUES, "INSERT"), (VALUES, "UPSERT"), (none, "INSERT"), (none, "UPSERT")]
         )
     ]
-    lab.commit(rows_table(lab.changelog.schema(), told))
+    lab.commit(rows_table(lab.changelog.schema(), rows))
     lab.merge()
-    kept = lab.mirror.scan().to_arrow().sort_by("id").select(list(VALUES)).to_pylist()
-    aside = rejects(lab).scan().to_arrow().sort_by("id").select(list(VALUES)).to_pylist()
-    assert aside == kept
-    assert aside[0]["s"] == VALUES["s"]
+    merged = lab.mirror.scan().to_arrow().sort_by("id").select(list(VALUES)).to_pylist()
+    recorded = rejects(lab).scan().to_arrow().sort_by("id").select(list(VALUES)).to_pylist()
+    assert recorded == merged
+    assert recorded[0]["s"] == VALUES["s"]
 
 
 NANOS = Schema(
@@ -95,14 +95,14 @@ def test_sequence_of_a_v3_type_is_recorded(tmp_path: Path) -> None:
     assert rejects(lab).scan().to_arrow()["at"].cast(pa.int64()).to_pylist() == [7]
 
 
-def test_table_of_an_older_format_is_refused_if_it_lacks_a_type(tmp_path: Path) -> None:
+def test_older_format_version_without_a_needed_type_is_refused(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path, options="on_bad_row: quarantine", changelog_version=3)
     lab.commit(bad_events("X1@1"))
     lab.merge()
     change_columns(lab, lambda to: to.add_column("cdc_at", TimestamptzNanoType()))
-    told = lab.reconfigure("on_bad_row: quarantine\ndelete_column: cdc_at")
+    reconfigured = lab.reconfigure("on_bad_row: quarantine\ndelete_column: cdc_at")
     lab.commit(bad_events("X2@2"))
-    error = told.try_merge().error
+    error = reconfigured.try_merge().error
     assert error is not None
     assert "lab.world_rejects: has format version 2" in error.message
     assert "need version 3" in error.message
@@ -119,8 +119,8 @@ def test_added_column_is_recorded(tmp_path: Path) -> None:
     rows = bad_events("I3@2 X4@2=b")
     lab.commit(rows.append_column(field, pa.array([7, 8], pa.int64())))
     lab.merge()
-    told = rejects(lab).scan().to_arrow().to_pylist()
-    assert sorted((row["name"], row["amount"]) for row in told) == [("a", None), ("b", 8)]
+    recorded = rejects(lab).scan().to_arrow().to_pylist()
+    assert sorted((row["name"], row["amount"]) for row in recorded) == [("a", None), ("b", 8)]
 
 
 def test_recreated_changelog_continues_with_the_same_columns(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_columns_made_required_become_optional_again(tmp_path: Path) -> None:
     lab.merge()
     assert rejected(lab) == [("null-key", "b"), ("unknown-operation", "a")]
     schema = rejects(lab).schema()
-    assert [one.name for one in schema.fields if one.required] == ["icemirror_file"]
+    assert [field.name for field in schema.fields if field.required] == ["icemirror_file"]
     assert schema.identifier_field_names() == {"icemirror_file"}
 
 
@@ -180,7 +180,7 @@ def test_settled_rejects_may_be_deleted(tmp_path: Path) -> None:
     assert rejected(lab) == [("unknown-operation", "b"), ("unknown-operation", "c")]
 
 
-def test_maintenance_of_the_mirror_leaves_it_alone(tmp_path: Path) -> None:
+def test_orphan_cleaning_of_the_mirror_does_not_touch_the_rejects_table(tmp_path: Path) -> None:
     lab = make(tmp_path)
     lab.commit(bad_events("I1@1 X1@1=a"))
     lab.merge()

@@ -1,4 +1,4 @@
-"""What `merge_table` makes of a failure."""
+"""The result of `merge_table` after a failure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_job.pipeline import Pipeline
 from tests.lab.lab import Lab
 
 
-def test_an_unexpected_error_is_told_by_type_and_place_and_with_how_to_learn_more(
+def test_unexpected_error_reports_type_location_and_debug_setting(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -25,16 +25,14 @@ def test_an_unexpected_error_is_told_by_type_and_place_and_with_how_to_learn_mor
     assert error.message.endswith("; ICEMIRROR_DEBUG=1 shows details")
 
 
-def test_a_failure_after_a_commit_tells_where_the_mirror_stands(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failure_after_a_commit_reports_cursor_and_rows(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     real, calls = Pipeline.advance, [0]
 
-    def fail_later(*given: Any) -> Any:
+    def fail_later(*arguments: Any) -> Any:
         calls[0] += 1
         if calls[0] > 1:
-            raise Transient("the catalog is away")
-        return real(*given)
+            raise Transient("the catalog is unreachable")
+        return real(*arguments)
 
     monkeypatch.setattr(Pipeline, "advance", fail_later)
     lab.commit_events("I1@1", "I2@2")

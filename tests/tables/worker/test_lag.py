@@ -1,15 +1,16 @@
-"""What the tables themselves say of how far a mirror is behind."""
+"""The lag of a mirror, measured from its tables."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from icemirror.result import Backlog, ErrorResult, MeasuredBacklog, Merged
-from spark_job.worker.lag import LagMeter
+from icemirror.result import ErrorResult
+from icemirror.step_results import Backlog, MeasuredBacklog, Merged
+from spark_job.commands.lag import LagMeter
 from tests.lab.lab import Lab
 
 
-def test_the_lag_counts_from_the_oldest_commit_that_is_not_merged(tmp_path: Path) -> None:
+def test_lag_counts_from_the_oldest_unmerged_commit(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path)
     lab.commit_events("I1@1")
     lab.merge()
@@ -22,45 +23,45 @@ def test_the_lag_counts_from_the_oldest_commit_that_is_not_merged(tmp_path: Path
     first = lab.commit_events("I2@2 I3@3")
     lab.commit_events("I4@4")
     lab.changelog.refresh()
-    made = lab.changelog.snapshot_by_id(first)
-    assert made is not None
-    behind = meter.measure_backlog(lab.table)
-    assert isinstance(behind, MeasuredBacklog)
-    assert (behind.snapshots, behind.events, behind.since) == (2, 3, made.timestamp_ms / 1000)
+    snapshot = lab.changelog.snapshot_by_id(first)
+    assert snapshot is not None
+    backlog = meter.measure_backlog(lab.table)
+    assert isinstance(backlog, MeasuredBacklog)
+    assert (backlog.snapshots, backlog.events, backlog.since) == (2, 3, snapshot.timestamp_ms / 1000)
 
 
-def test_every_slice_tells_what_its_plan_leaves(tmp_path: Path) -> None:
+def test_every_slice_reports_the_remaining_backlog(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path, tail="batch_size: 3\n")
     lab.commit_events("I1@1 I2@1", "I3@1 I4@1")
     lab.commit_events("I5@1 I6@1", "I7@1", "I8@1 I9@1")
     lab.commit_events("I10@1")
-    meter, lefts = LagMeter(lab.settings), list[Backlog]()
+    meter, reported = LagMeter(lab.settings), list[Backlog]()
     while isinstance(step := lab.pipeline.advance(lab.table), Merged):
-        assert step.left is not None
-        lefts.append(step.left)
-        asked = meter.measure_backlog(lab.table)
-        assert isinstance(asked, MeasuredBacklog)
-        assert (asked.snapshots, asked.events, asked.since) == (
-            step.left.snapshots,
-            step.left.events,
-            step.left.since,
+        assert step.backlog is not None
+        reported.append(step.backlog)
+        measured = meter.measure_backlog(lab.table)
+        assert isinstance(measured, MeasuredBacklog)
+        assert (measured.snapshots, measured.events, measured.since) == (
+            step.backlog.snapshots,
+            step.backlog.events,
+            step.backlog.since,
         )
-    assert [(left.snapshots, left.events) for left in lefts] == [(3, 8), (2, 6), (2, 3), (0, 0)]
-    assert [left.since is None for left in lefts] == [False, False, False, True]
+    assert [(backlog.snapshots, backlog.events) for backlog in reported] == [(3, 8), (2, 6), (2, 3), (0, 0)]
+    assert [backlog.since is None for backlog in reported] == [False, False, False, True]
 
 
-def test_a_dropped_mirror_has_no_rows_and_is_behind_by_everything(tmp_path: Path) -> None:
+def test_backlog_of_a_dropped_mirror_is_the_whole_changelog(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path)
     lab.commit_events("I1@1 I2@2")
     lab.merge()
     lab.catalog.drop_table("lab.world")
-    gone = LagMeter(lab.settings).measure_backlog(lab.table)
-    assert isinstance(gone, MeasuredBacklog)
-    assert (gone.events, gone.position and gone.position.live_rows) == (2, 0)
+    backlog = LagMeter(lab.settings).measure_backlog(lab.table)
+    assert isinstance(backlog, MeasuredBacklog)
+    assert (backlog.events, backlog.position and backlog.position.live_rows) == (2, 0)
 
 
-def test_a_table_that_cannot_be_merged_says_why(tmp_path: Path) -> None:
+def test_backlog_of_a_blocked_table_is_its_error(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path).reconfigure("primary_keys: [nothing]")
-    refused = LagMeter(lab.settings).measure_backlog(lab.table)
-    assert isinstance(refused, ErrorResult)
-    assert "has no column nothing" in refused.message
+    error = LagMeter(lab.settings).measure_backlog(lab.table)
+    assert isinstance(error, ErrorResult)
+    assert "has no column nothing" in error.message

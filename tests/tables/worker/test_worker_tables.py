@@ -14,9 +14,7 @@ from spark_job.worker.tables import WorkerTables
 from tests.lab.lab import Lab
 
 
-def test_looking_for_changelogs_again_and_again_opens_a_catalog_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_repeated_discovery_opens_a_catalog_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = Lab.make(tmp_path)
     path = tmp_path / "discover.yaml"
     path.write_text(
@@ -26,11 +24,11 @@ def test_looking_for_changelogs_again_and_again_opens_a_catalog_once(
     )
     opened: list[str] = []
 
-    def counted(name: str, *given: Any) -> Any:
+    def record_open(name: str, *arguments: Any) -> Any:
         opened.append(name)
-        return open_catalog(name, *given)
+        return open_catalog(name, *arguments)
 
-    monkeypatch.setattr(catalogs, "open_catalog", counted)
+    monkeypatch.setattr(catalogs, "open_catalog", record_open)
     tables = WorkerTables(load_settings(path, {}), "run")
     for _ in range(5):
         tables._discover_at = 0.0

@@ -36,7 +36,7 @@ from pyiceberg.types import (
 
 from icemirror.errors import Invalid
 from icemirror.settings.partitioning import PartitionField as PartitionBy
-from spark_job.iceberg.create import partition_spec
+from spark_job.iceberg.create import build_partition_spec
 from spark_job.write.data_files import WrittenRows, write_rows
 from spark_job.write.parquet_writer import ParquetFileWriter
 from tests.lab.lab import local_path
@@ -55,7 +55,7 @@ def make(tmp_path: Path) -> Make:
         schema = Schema(
             NestedField(1, "id", LongType(), required=True), NestedField(2, "v", kind, required=False)
         )
-        spec = partition_spec("t", [PartitionBy.parse(one) for one in partition_by], schema)
+        spec = build_partition_spec("t", [PartitionBy.parse(text) for text in partition_by], schema)
         return catalog.create_table("ns.t", schema, partition_spec=spec)
 
     return create
@@ -64,40 +64,40 @@ def make(tmp_path: Path) -> Make:
 def write(table: Table, values: Sequence[Any]) -> WrittenRows:
     schema = schema_to_pyarrow(table.schema())
     columns = [pa.array(range(len(values)), pa.int64()), pa.array(values, schema.field("v").type)]
-    return write_rows(table.io, table.metadata, pa.Table.from_arrays(columns, schema=schema))
+    return write_rows(table.io, table.metadata, pa.Table.from_arrays(columns, schema=schema), [])
 
 
 def ids_by_position(written: WrittenRows) -> dict[tuple[int, int], int]:
     """Return (file, position) → id, as an ordinary reader reads the files."""
-    found = {}
+    ids_by_location = {}
     for ordinal, file in enumerate(written.files):
         ids = pq.read_table(local_path(file.file_path))["id"].to_pylist()
         assert len(ids) == file.record_count
-        found.update({(ordinal, position): number for position, number in enumerate(ids)})
-    return found
+        ids_by_location.update({(ordinal, position): number for position, number in enumerate(ids)})
+    return ids_by_location
 
 
 def check_positions(written: WrittenRows, count: int) -> None:
     """Check that every row is at the reported position, and nowhere else."""
-    places = zip(written.file.tolist(), written.pos.tolist(), strict=True)
-    assert dict(zip(places, range(count), strict=True)) == ids_by_position(written)
+    locations = zip(written.file.tolist(), written.pos.tolist(), strict=True)
+    assert dict(zip(locations, range(count), strict=True)) == ids_by_position(written)
 
 
-def test_without_partitions_the_rows_are_one_file_in_their_order(make: Make) -> None:
+def test_unpartitioned_rows_are_one_file_in_their_order(make: Make) -> None:
     written = write(make(StringType()), ["a", "b", "c"])
     assert len(written.files) == 1
     assert (written.file.tolist(), written.pos.tolist()) == ([0, 0, 0], [0, 1, 2])
     check_positions(written, 3)
 
 
-def test_positions_are_right_after_partitioning(make: Make) -> None:
+def test_positions_are_correct_after_partitioning(make: Make) -> None:
     values = ["b", "a", None, "b", "c", "a", None, "b"]
     written = write(make(StringType(), "v"), values)
     assert len(written.files) == 4
     check_positions(written, len(values))
     for ordinal, file in enumerate(written.files):
-        own = {values[at] for at in range(len(values)) if written.file[at] == ordinal}
-        assert own == {file.partition[0]}
+        partition_values = {values[at] for at in range(len(values)) if written.file[at] == ordinal}
+        assert partition_values == {file.partition[0]}
 
 
 def test_rows_of_a_partition_stay_in_their_order(make: Make) -> None:
@@ -107,16 +107,16 @@ def test_rows_of_a_partition_stay_in_their_order(make: Make) -> None:
 
 
 _INSTANT = dt.datetime(2020, 2, 29, 13, 14, 15, 161718, tzinfo=dt.UTC)
-_MOMENT = _INSTANT.replace(tzinfo=None)
-_BEFORE = dt.datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=dt.UTC).replace(tzinfo=None)
+_TIMESTAMP = _INSTANT.replace(tzinfo=None)
+_BEFORE_EPOCH = dt.datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=dt.UTC).replace(tzinfo=None)
 PARTITIONS: dict[str, tuple[IcebergType, list[Any], list[Any]]] = {
-    # expression: type, values, their partitions (days and the like as Iceberg counts them)
+    # expression: type, values, their partitions (years, months, days and hours since 1970, as in Iceberg)
     "v": (StringType(), ["", "a/b?=é", None], ["", "a/b?=é", None]),
     "truncate[2](v)": (StringType(), ["abc", "🎁🎁🎁", "x", None], ["ab", "🎁🎁", "x", None]),
-    "year(v)": (TimestampType(), [_MOMENT, _BEFORE, None], [50, -1, None]),
+    "year(v)": (TimestampType(), [_TIMESTAMP, _BEFORE_EPOCH, None], [50, -1, None]),
     "month(v)": (TimestamptzType(), [_INSTANT, None], [601, None]),
-    "day(v)": (TimestampType(), [_MOMENT, _BEFORE], [18321, -1]),
-    "hour(v)": (TimestampType(), [_MOMENT, _BEFORE], [439717, -1]),
+    "day(v)": (TimestampType(), [_TIMESTAMP, _BEFORE_EPOCH], [18321, -1]),
+    "hour(v)": (TimestampType(), [_TIMESTAMP, _BEFORE_EPOCH], [439717, -1]),
     "day(v) of a date": (DateType(), [dt.date(2020, 2, 29), dt.date(1969, 12, 31)], [18321, -1]),
     "v of a date": (DateType(), [dt.date(2020, 2, 29), None], [18321, None]),
     "v of a time": (TimeType(), [dt.time(0, 0, 1), None], [1_000_000, None]),
@@ -147,12 +147,12 @@ def test_row_is_written_to_the_partition_of_its_value(make: Make, expression: st
     table = make(kind, expression.split(" ")[0])
     written = write(table, values * 2)
     check_positions(written, 2 * len(values))
-    found = [written.files[written.file[at]].partition[0] for at in range(len(values))]
-    assert [_plain(value) for value in found] == partitions
+    partitions_found = [written.files[written.file[at]].partition[0] for at in range(len(values))]
+    assert [_without_wrapper(value) for value in partitions_found] == partitions
     assert {file.spec_id for file in written.files} == {table.metadata.default_spec_id}
 
 
-def _plain(value: Any) -> Any:
+def _without_wrapper(value: Any) -> Any:
     return value.bytes if hasattr(value, "bytes") and hasattr(value, "fields") else value
 
 
@@ -164,7 +164,7 @@ def _plain(value: Any) -> Any:
 def test_partition_is_supported_or_refused_when_the_mirror_is_created(
     make: Make, kind: IcebergType, expression: str, value: Any
 ) -> None:
-    """PyIceberg cannot write these."""
+    """PyIceberg does not support these partitions."""
     try:
         table = make(kind, expression)
     except Invalid:
@@ -186,11 +186,9 @@ def test_several_partition_fields_give_one_file_per_combination(make: Make) -> N
 
 
 TEXTS: dict[str, Callable[[random.Random], str]] = {
-    "random": lambda chance: chance.randbytes(40).hex(),
-    "repeated": lambda chance: "abcdefgh" * 10 + str(chance.randrange(100_000)),
-    "short or long": lambda chance: (
-        "x" * chance.randrange(10) + chance.randbytes(chance.choice([1, 200])).hex()
-    ),
+    "random": lambda rng: rng.randbytes(40).hex(),
+    "repeated": lambda rng: "abcdefgh" * 10 + str(rng.randrange(100_000)),
+    "short or long": lambda rng: "x" * rng.randrange(10) + rng.randbytes(rng.choice([1, 200])).hex(),
 }
 
 
@@ -198,10 +196,10 @@ TEXTS: dict[str, Callable[[random.Random], str]] = {
 @pytest.mark.parametrize("target", [60_000, 200_000])
 def test_files_have_the_target_size_for_any_compression_ratio(make: Make, text: str, target: int) -> None:
     table = make(StringType())
-    chance = random.Random(7)
-    one = table.transaction().set_properties({"write.target-file-size-bytes": str(target)})
-    values = [TEXTS[text](chance) for _ in range(60_000)]
-    written = write(one.commit_transaction(), values)
+    rng = random.Random(7)
+    transaction = table.transaction().set_properties({"write.target-file-size-bytes": str(target)})
+    values = [TEXTS[text](rng) for _ in range(60_000)]
+    written = write(transaction.commit_transaction(), values)
     sizes = [file.file_size_in_bytes for file in written.files]
     assert sizes == [local_path(file.file_path).stat().st_size for file in written.files]
     assert len(sizes) > 1
@@ -212,9 +210,9 @@ def test_files_have_the_target_size_for_any_compression_ratio(make: Make, text: 
 
 def test_row_groups_have_the_configured_size(make: Make) -> None:
     table = make(StringType())
-    one = table.transaction().set_properties({"write.parquet.row-group-size-bytes": "200000"})
-    chance = random.Random(7)
-    (file,) = write(one.commit_transaction(), [chance.randbytes(40).hex() for _ in range(30_000)]).files
+    transaction = table.transaction().set_properties({"write.parquet.row-group-size-bytes": "200000"})
+    rng = random.Random(7)
+    (file,) = write(transaction.commit_transaction(), [rng.randbytes(40).hex() for _ in range(30_000)]).files
     footer = pq.read_metadata(local_path(file.file_path))
     sizes = [
         sum(footer.row_group(group).column(column).total_compressed_size for column in (0, 1))
@@ -236,7 +234,7 @@ def test_row_groups_have_the_configured_size(make: Make) -> None:
         (SortDirection.DESC, NullOrder.NULLS_FIRST, [None, NAN, INF, 2.0, 0.0, -0.0, -1.0, -INF]),
     ],
 )
-def test_rows_of_a_file_are_in_the_tables_sort_order(
+def test_rows_of_a_file_have_the_sort_order_of_the_table(
     make: Make, direction: SortDirection, nulls: NullOrder, expected: list[float | None]
 ) -> None:
     table = sort_by(make(DoubleType()), SortField(2, IdentityTransform(), direction, nulls))
@@ -248,7 +246,7 @@ def test_rows_of_a_file_are_in_the_tables_sort_order(
     assert file.sort_order_id == table.metadata.default_sort_order_id == 1
 
 
-def test_a_sort_order_by_transforms_holds_within_each_partition(make: Make) -> None:
+def test_sort_order_by_transforms_holds_within_each_partition(make: Make) -> None:
     table = sort_by(
         make(StringType(), "bucket[3](id)"),
         SortField(2, TruncateTransform(1), SortDirection.DESC, NullOrder.NULLS_LAST),
@@ -262,7 +260,7 @@ def test_a_sort_order_by_transforms_holds_within_each_partition(make: Make) -> N
         assert rows == sorted(rows, key=lambda row: (row["v"][0], row["id"]), reverse=True)
 
 
-def test_files_sorted_by_uuid_claim_no_sort_order(make: Make) -> None:
+def test_files_sorted_by_uuid_have_no_sort_order_id(make: Make) -> None:
     """Iceberg Java orders uuids differently (apache/iceberg#14216)."""
     table = sort_by(
         make(UUIDType()), SortField(2, IdentityTransform(), SortDirection.ASC, NullOrder.NULLS_LAST)
@@ -274,23 +272,23 @@ def test_files_sorted_by_uuid_claim_no_sort_order(make: Make) -> None:
 
 def test_many_partitions_are_written_with_few_files_open(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     table = make(IntegerType(), "v")
-    open_now, most = 0, 0
-    opened = ParquetFileWriter.write
+    open_now, max_open = 0, 0
+    original_write = ParquetFileWriter.write
 
-    def counting(*arguments: Any) -> dict[str, Any]:
-        nonlocal open_now, most
+    def write_and_count(*arguments: Any) -> dict[str, Any]:
+        nonlocal open_now, max_open
         open_now += 1
-        most = max(most, open_now)
+        max_open = max(max_open, open_now)
         try:
-            return opened(*arguments)
+            return original_write(*arguments)
         finally:
             open_now -= 1
 
-    monkeypatch.setattr(ParquetFileWriter, "write", counting)
+    monkeypatch.setattr(ParquetFileWriter, "write", write_and_count)
     values = [number % 100 for number in range(1000)]
     written = write(table, values)
     assert len(written.files) == 100
-    assert most <= 4
+    assert max_open <= 4
     check_positions(written, len(values))
 
 
@@ -309,14 +307,14 @@ def test_target_smaller_than_a_row_gives_one_file_per_row(make: Make) -> None:
     check_positions(written, 2)
 
 
-def test_a_file_carries_size_and_statistics(make: Make) -> None:
+def test_file_entry_has_size_and_statistics(make: Make) -> None:
     (file,) = write(make(StringType()), ["b", "a", None]).files
     assert file.file_size_in_bytes == local_path(file.file_path).stat().st_size
     assert (file.lower_bounds[2], file.upper_bounds[2]) == (b"a", b"b")
     assert file.null_value_counts[2] == 1
 
 
-def test_the_tables_own_writer_properties_are_used(make: Make) -> None:
+def test_writer_properties_of_the_table_are_used(make: Make) -> None:
     table = make(StringType())
     properties = {"write.parquet.compression-codec": "gzip", "write.parquet.row-group-limit": "10"}
     table = table.transaction().set_properties(properties).commit_transaction()

@@ -1,4 +1,4 @@
-"""Rows that other writers deleted twice, which Iceberg allows: they count once, and merging continues."""
+"""Rows that other writers deleted twice, as Iceberg allows, count once; merging continues."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from spark_job.commands.verify.verify_report import FindingKind
+from spark_job.commands.verify.verify_table import VerifyOptions, verify_table
 from spark_job.iceberg.live_files import live_files
 from spark_job.index.root import Root
-from spark_job.inspect.verify.verify_report import FindingKind
-from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
-from spark_job.storage.immutable_cache import FileCache
-from spark_job.write import live_row_counts as recount
+from spark_job.storage.file_cache import FileCache
+from spark_job.write import read_deletes
 from spark_job.write.plan_deletes import plan_deletes
-from spark_job.write.vectors import deleted_positions
+from spark_job.write.read_deletes import read_deleted_positions
 from tests.lab import foreign, tables
 from tests.lab.damage import put_root, root_of
 from tests.lab.lab import Lab
 from tests.mirrors import upgrade_like_java
 
 
-def in_one_file(lab: Lab) -> None:
+def delete_in_one_file(lab: Lab) -> None:
     tables.delete_positions(lab, [2, 2])
 
 
-def in_two_files(lab: Lab) -> None:
+def delete_in_two_files(lab: Lab) -> None:
     tables.delete_positions(lab, [2])
     tables.delete_positions(lab, [2])
 
 
-def after_a_merge_deleted_it(lab: Lab) -> None:
+def delete_after_a_merge(lab: Lab) -> None:
     tables.delete_positions(lab, [0, 2])
 
 
-TWICE: list[Callable[[Lab], None]] = [in_one_file, in_two_files, after_a_merge_deleted_it]
+DELETE_TWICE: list[Callable[[Lab], None]] = [delete_in_one_file, delete_in_two_files, delete_after_a_merge]
 
 
 @pytest.fixture
@@ -49,9 +49,11 @@ def lab(tmp_path: Path) -> Lab:
     return lab
 
 
-@pytest.mark.parametrize("twice", TWICE)
-def test_row_deleted_twice_by_other_writers_counts_once(lab: Lab, twice: Callable[[Lab], None]) -> None:
-    twice(lab)
+@pytest.mark.parametrize("delete_twice", DELETE_TWICE)
+def test_row_deleted_twice_by_other_writers_counts_once(
+    lab: Lab, delete_twice: Callable[[Lab], None]
+) -> None:
+    delete_twice(lab)
     lab.commit_events("U2@30")
     lab.merge()
     assert lab.rows() == {2: "U2@30", 4: "I4@13", 5: "I5@14"}
@@ -61,11 +63,9 @@ def test_row_deleted_twice_by_other_writers_counts_once(lab: Lab, twice: Callabl
     assert root_of(lab).live_rows == 3
 
 
-@pytest.mark.parametrize("twice", TWICE)
-def test_the_index_is_rebuilt_with_rows_that_were_deleted_twice(
-    lab: Lab, twice: Callable[[Lab], None]
-) -> None:
-    twice(lab)
+@pytest.mark.parametrize("delete_twice", DELETE_TWICE)
+def test_index_with_rows_deleted_twice_is_rebuilt(lab: Lab, delete_twice: Callable[[Lab], None]) -> None:
+    delete_twice(lab)
     for path in (lab.folder / "warehouse").rglob("*.puffin"):
         path.unlink()
     lab.commit_events("U2@30")
@@ -76,9 +76,9 @@ def test_the_index_is_rebuilt_with_rows_that_were_deleted_twice(
     assert lab.rows()[4] == "U4@40"
 
 
-@pytest.mark.parametrize("twice", TWICE)
-def test_deletion_vector_includes_rows_deleted_twice(lab: Lab, twice: Callable[[Lab], None]) -> None:
-    twice(lab)
+@pytest.mark.parametrize("delete_twice", DELETE_TWICE)
+def test_deletion_vector_includes_rows_deleted_twice(lab: Lab, delete_twice: Callable[[Lab], None]) -> None:
+    delete_twice(lab)
     upgrade_like_java(lab.mirror)
     lab.commit_events("U2@30")
     lab.merge()
@@ -86,40 +86,42 @@ def test_deletion_vector_includes_rows_deleted_twice(lab: Lab, twice: Callable[[
 
 
 def test_verification_counts_a_row_deleted_twice_once(lab: Lab) -> None:
-    in_two_files(lab)
+    delete_in_two_files(lab)
     lab.commit_events("U2@30")
     lab.merge()
     report = verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True))
-    assert [one.kind for one in report.findings] == [FindingKind.MISSING_ROW]  # deleted by another writer
+    assert [finding.kind for finding in report.findings] == [
+        FindingKind.MISSING_ROW
+    ]  # deleted by another writer
     assert report.live_rows == 3
 
 
 def test_rewritten_delete_files_drop_the_duplicate(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spark_job.write.plan_deletes._MIN_DELETE_FILES", 1)
-    in_one_file(lab)
+    delete_in_one_file(lab)
     table = lab.mirror
     live = live_files(table.io, table.current_snapshot())
     (path,) = live
     plan = plan_deletes(table.io, table.metadata, {path: np.array([3, 4])}, live)
-    assert {one: found.tolist() for one, found in plan.positions.items()} == {path: [0, 2, 3, 4]}
-    assert len(plan.replaced) == 2
+    assert {file: positions.tolist() for file, positions in plan.positions.items()} == {path: [0, 2, 3, 4]}
+    assert len(plan.replaced_deletes) == 2
 
 
-def test_nothing_is_read_if_the_counts_agree(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[set[str]] = []
-    real = deleted_positions
+def test_deletes_are_not_read_if_the_counts_agree(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[set[str]] = []
+    original = read_deleted_positions
 
-    def noted(io: object, targets: dict[str, object]) -> object:
-        asked.append(set(targets))
-        return real(io, targets)  # type: ignore[arg-type]
+    def record_read(io: object, targets: dict[str, object]) -> object:
+        reads.append(set(targets))
+        return original(io, targets)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(recount, "deleted_positions", noted)
     foreign.delete_rows(lab.mirror, [2])
+    monkeypatch.setattr(read_deletes, "read_deleted_positions", record_read)
     lab.commit_events("U3@30")
     lab.merge()
     lab.commit_events("U4@31")
     lab.merge()
-    assert asked == []
+    assert reads == []
 
 
 def test_other_differences_between_index_and_table_are_still_refused(

@@ -27,15 +27,15 @@ def test_repeated_updates_of_one_key_leave_one_file(tmp_path: Path, options: str
     assert len(live_files(lab.mirror.io, head)) == 1
     totals = ("total-data-files", "total-records", "total-delete-files", "total-position-deletes")
     assert [head.summary[name] for name in totals] == ["1", "2", "0", "0"]
-    went = ("deleted-data-files", "deleted-records", "removed-files-size")
-    assert [head.summary[name] is not None for name in went] == [True] * 3
+    removed = ("deleted-data-files", "deleted-records", "removed-files-size")
+    assert [head.summary[name] is not None for name in removed] == [True] * 3
     assert len(list_manifests(lab.mirror.io, head.manifest_list)) <= 8
     assert stored_files(tmp_path / "warehouse") == referenced_files(lab.mirror)
 
 
 @pytest.mark.parametrize("options", ["format_version: 2", "format_version: 3"])
-def test_mirror_that_lost_all_rows_continues(tmp_path: Path, options: str) -> None:
-    """The commit that deletes them adds only deletes; the next one removes the files."""
+def test_merging_continues_after_all_rows_were_deleted(tmp_path: Path, options: str) -> None:
+    """The commit that deletes the rows adds only deletes; the next commit removes the files."""
     lab = Lab.make(tmp_path, options=options)
     lab.commit_events("I1@1 I2@1")
     lab.merge()

@@ -1,4 +1,4 @@
-"""Partitioned mirrors: rows that change partition, changed specs, days outside of Python's calendar."""
+"""Partitioned mirrors: rows that change partition, changed specs, dates outside of Python's calendar."""
 
 from __future__ import annotations
 
@@ -22,32 +22,34 @@ from pyiceberg.types import (
 )
 
 from icemirror.errors import Kind
+from spark_job.columns.physical_values import to_physical
 from spark_job.engine.engine import InProcessEngine
-from spark_job.iceberg.leaf_columns import to_physical
 from spark_job.iceberg.live_files import LiveFile, live_files
-from spark_job.maintenance import choose_files as choose
+from spark_job.maintenance import choose_files
 from tests.lab.lab import Lab, changelog_schema, local_path, rows_table, sequence_text
 
 DAY = 86_400_000_000
 
 
 def make(folder: Path, kind: IcebergType, partition_by: str, version: int = 2, shards: int = 1) -> Lab:
-    """A table of id, name and v, partitioned."""
+    """Create a lab with the columns id, name and v, and a partitioned mirror."""
     schema = changelog_schema(("id", LongType()), ("name", StringType()), ("v", kind))
     options = f'partition_by: ["{partition_by}"]\nformat_version: {version}\ncompact: false'
-    needed = max(2, kind.minimum_format_version())
-    return Lab.make(folder, schema, options=options, engine=InProcessEngine(shards), changelog_version=needed)
+    changelog_version = max(2, kind.minimum_format_version())
+    return Lab.make(
+        folder, schema, options=options, engine=InProcessEngine(shards), changelog_version=changelog_version
+    )
 
 
-def tell(lab: Lab, sequence: int, rows: dict[int, Any], deleted: Sequence[int] = ()) -> None:
+def merge_values(lab: Lab, sequence: int, rows: dict[int, Any], deleted: Sequence[int] = ()) -> None:
     """Set `v` of these keys, delete others, and merge."""
     cdc = {"sequence_number": sequence_text(sequence)}
     changed = [
         {"id": key, "name": f"{sequence}", "v": value, "cdc_operation": "UPDATE", **cdc}
         for key, value in rows.items()
     ]
-    gone = [{"id": key, "cdc_operation": "DELETE", **cdc} for key in deleted]
-    lab.commit(rows_table(lab.changelog.schema(), [*changed, *gone]))
+    deletes = [{"id": key, "cdc_operation": "DELETE", **cdc} for key in deleted]
+    lab.commit(rows_table(lab.changelog.schema(), [*changed, *deletes]))
     lab.merge()
 
 
@@ -64,7 +66,7 @@ def live_partitions(lab: Lab) -> list[Any]:
 
 
 def values(lab: Lab) -> dict[int, Any]:
-    """Return key → v, as numbers."""
+    """Return v by key, as numbers."""
     rows = lab.mirror.scan().to_arrow()
     return dict(zip(rows["id"].to_pylist(), to_physical(rows["v"]).to_pylist(), strict=True))
 
@@ -73,15 +75,15 @@ def values(lab: Lab) -> dict[int, Any]:
 @pytest.mark.parametrize("shards", [1, 3])
 def test_updated_rows_move_between_day_partitions_and_null(tmp_path: Path, version: int, shards: int) -> None:
     lab = make(tmp_path, TimestampType(), "day(v)", version, shards)
-    tell(lab, 1, {1: None, 2: 0, 3: DAY, 4: -1, 5: None})
+    merge_values(lab, 1, {1: None, 2: 0, 3: DAY, 4: -1, 5: None})
     assert live_partitions(lab) == [None, None, -1, 0, 1]
-    tell(lab, 2, {1: DAY, 2: None, 3: DAY + 1, 4: 5 * DAY}, deleted=[5])
+    merge_values(lab, 2, {1: DAY, 2: None, 3: DAY + 1, 4: 5 * DAY}, deleted=[5])
     assert live_partitions(lab) == [None, 1, 1, 5]
     assert values(lab) == {1: DAY, 2: None, 3: DAY + 1, 4: 5 * DAY}
 
 
 @pytest.mark.parametrize(
-    ("kind", "partition_by", "far"),
+    ("kind", "partition_by", "extremes"),
     [
         (DateType(), "v", [-(2**31), 2**31 - 1]),
         (DateType(), "day(v)", [-(2**31), 2**31 - 1]),
@@ -96,14 +98,14 @@ def test_updated_rows_move_between_day_partitions_and_null(tmp_path: Path, versi
     ids=str,
 )
 def test_dates_outside_of_pythons_calendar_have_partitions(
-    tmp_path: Path, kind: IcebergType, partition_by: str, far: list[int]
+    tmp_path: Path, kind: IcebergType, partition_by: str, extremes: list[int]
 ) -> None:
     lab = make(tmp_path, kind, partition_by)
-    tell(lab, 1, {1: far[0], 2: far[1], 3: None})
-    tell(lab, 2, {1: far[1], 2: far[0]}, deleted=[3])
+    merge_values(lab, 1, {1: extremes[0], 2: extremes[1], 3: None})
+    merge_values(lab, 2, {1: extremes[1], 2: extremes[0]}, deleted=[3])
     least, greatest = live_partitions(lab)
     assert least < 0 < greatest
-    assert values(lab) == {1: far[1], 2: far[0]}
+    assert values(lab) == {1: extremes[1], 2: extremes[0]}
     summary = lab.mirror.current_snapshot().summary  # type: ignore[union-attr]
     assert summary is not None
     assert summary["changed-partition-count"] is not None
@@ -111,7 +113,7 @@ def test_dates_outside_of_pythons_calendar_have_partitions(
 
 def test_decimal_truncated_to_too_many_digits_is_refused(tmp_path: Path) -> None:
     lab = make(tmp_path, DecimalType(2, 0), "truncate[100](v)")
-    tell(lab, 1, {1: Decimal(99)})
+    merge_values(lab, 1, {1: Decimal(99)})
     lab.commit(
         rows_table(
             lab.changelog.schema(),
@@ -137,26 +139,26 @@ def test_files_follow_a_changed_spec_and_deletes_find_older_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = make(tmp_path, LongType(), "bucket[2](v)")
-    tell(lab, 1, {key: key for key in range(10)})
+    merge_values(lab, 1, {key: key for key in range(10)})
     old = {file.path: file.spec_id for file in files(lab)}
     with lab.mirror.update_spec() as update:
         update.remove_field("v_bucket")
         update.add_field("name", IdentityTransform(), "by_name")
-    tell(lab, 2, {key: 10 + key for key in range(0, 10, 2)}, deleted=[1, 3])
+    merge_values(lab, 2, {key: 10 + key for key in range(0, 10, 2)}, deleted=[1, 3])
     expected = {5: 5, 7: 7, 9: 9} | {key: 10 + key for key in range(0, 10, 2)}
     assert values(lab) == expected
-    now = {file.path: file for file in files(lab)}
-    added = [file for path, file in now.items() if path not in old]
+    current = {file.path: file for file in files(lab)}
+    added = [file for path, file in current.items() if path not in old]
     assert {file.spec_id for file in added} == {lab.mirror.metadata.default_spec_id} != set(old.values())
     assert {file.partition[0] for file in added} == {"2"}
-    assert all(now[path].spec_id == spec_id for path, spec_id in old.items() if path in now)
+    assert all(current[path].spec_id == spec_id for path, spec_id in old.items() if path in current)
     for number in (3, 4):
-        tell(lab, number, {20 + number: 1})
+        merge_values(lab, number, {20 + number: 1})
     with lab.mirror.update_spec() as update:
         update.add_field("id", BucketTransform(2), "more")
-    tell(lab, 5, {30: 1, 31: 2}, deleted=[5, 0])
-    tell(lab, 6, {32: 1, 33: 2, 34: 5, 35: 7})
-    tell(lab, 7, {40: 1, 41: 2, 42: 5, 43: 7, 44: 8})
+    merge_values(lab, 5, {30: 1, 31: 2}, deleted=[5, 0])
+    merge_values(lab, 6, {32: 1, 33: 2, 34: 5, 35: 7})
+    merge_values(lab, 7, {40: 1, 41: 2, 42: 5, 43: 7, 44: 8})
     expected = values(lab)
     assert len(expected) == 19
     check_compaction(lab, monkeypatch)
@@ -164,19 +166,19 @@ def test_files_follow_a_changed_spec_and_deletes_find_older_files(
 
 
 def check_compaction(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files of older specs stay; those of the current one are compacted."""
-    monkeypatch.setattr(choose, "FAN_IN", 2)
+    """Check that compaction skips files of older specs and writes files of the current one."""
+    monkeypatch.setattr(choose_files, "FAN_IN", 2)
     spec_id = lab.mirror.metadata.default_spec_id
     before = {file.path: file.spec_id for file in files(lab)}
     lab.pipeline.compact(lab.pipeline.planner.require_plan(lab.table))
     after = {file.path: file.spec_id for file in files(lab)}
-    assert {path for path, of in before.items() if of != spec_id} <= after.keys()
-    assert {of for path, of in after.items() if path not in before} <= {spec_id}
+    assert {path for path, file_spec in before.items() if file_spec != spec_id} <= after.keys()
+    assert {file_spec for path, file_spec in after.items() if path not in before} <= {spec_id}
 
 
 def test_partition_by_an_unknown_transform_is_refused(tmp_path: Path) -> None:
     lab = make(tmp_path, LongType(), "bucket[2](v)")
-    tell(lab, 1, {1: 1})
+    merge_values(lab, 1, {1: 1})
     path = local_path(lab.mirror.metadata_location)
     metadata = json.loads(path.read_text())
     metadata["partition-specs"][0]["fields"][0]["transform"] = "zorder"
@@ -192,23 +194,23 @@ def test_partition_by_an_unknown_transform_is_refused(tmp_path: Path) -> None:
 def test_identity_partition_by_nanoseconds_is_refused(tmp_path: Path, kind: IcebergType) -> None:
     lab = make(tmp_path, kind, "v", version=3)
     error = lab.try_merge().error
-    assert error is None, "an empty changelog gives no mirror"
+    assert error is None, "an empty changelog creates no mirror"
     lab.commit(rows_table(lab.changelog.schema(), []))
     error = lab.try_merge().error
     assert error is not None
     assert (error.kind, "hour(v)" in error.message) == (Kind.INVALID, True)
     assert not lab.files_on_disk()
-    good = lab.reconfigure('partition_by: ["hour(v)"]\nformat_version: 3')
-    good.merge()
-    with good.mirror.update_spec() as update:
+    by_hour = lab.reconfigure('partition_by: ["hour(v)"]\nformat_version: 3')
+    by_hour.merge()
+    with by_hour.mirror.update_spec() as update:
         update.add_field("v", IdentityTransform(), "themselves")
-    error = good.try_merge().error
+    error = by_hour.try_merge().error
     assert error is not None
     assert (error.kind, "hour(v)" in error.message) == (Kind.INVALID, True)
 
 
 @pytest.mark.parametrize(("length", "named"), [(100, True), (190, False)])
-def test_partition_folders_too_long_for_an_object_store_are_omitted(
+def test_too_long_partition_folders_are_omitted_from_the_path(
     tmp_path: Path, length: int, named: bool
 ) -> None:
     names = ("a", "b", "c")

@@ -15,24 +15,24 @@ from tests.manifests import list_manifests
 from tests.referenced import referenced_files, stored_files
 
 
-@pytest.mark.parametrize(("granularity", "most"), [(4, 12), (64, 45)])
+@pytest.mark.parametrize(("granularity", "max_files"), [(4, 12), (64, 45)])
 @pytest.mark.parametrize("partitioning", ["", 'partition_by: ["bucket[2](id)"]'])
-def test_many_small_merges_leave_few_delete_files_and_the_same_rows(
-    tmp_path: Path, partitioning: str, granularity: int, most: int, monkeypatch: pytest.MonkeyPatch
+def test_many_small_merges_leave_few_delete_files_and_correct_rows(
+    tmp_path: Path, partitioning: str, granularity: int, max_files: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With one delete file per partition, and with a separate one per data file."""
     monkeypatch.setattr("spark_job.write.deletes._MAX_SEPARATE_FILES", granularity)
     options = 'table_properties: {icemirror.max-snapshots: "3", history.expire.min-snapshots-to-keep: "1"}'
     lab = Lab.make(tmp_path, options=f"{partitioning}\n{options}")
     expected: dict[int, str] = {}
-    dice = np.random.default_rng(4)
+    rng = np.random.default_rng(4)
     for number in range(1, 31):
-        keys = sorted(int(key) for key in dice.choice(40, 9, replace=False))
+        keys = sorted(int(key) for key in rng.choice(40, 9, replace=False))
         for key in keys:
             expected[key] = f"U{key}@{number}"
-        gone = keys[number % 9]
-        del expected[gone]
-        lab.commit_events(" ".join(f"{'D' if key == gone else 'U'}{key}@{number}" for key in keys))
+        deleted = keys[number % 9]
+        del expected[deleted]
+        lab.commit_events(" ".join(f"{'D' if key == deleted else 'U'}{key}@{number}" for key in keys))
         lab.merge()
     assert lab.rows() == expected
     head = lab.mirror.current_snapshot()
@@ -44,7 +44,7 @@ def test_many_small_merges_leave_few_delete_files_and_the_same_rows(
         if manifest.content is ManifestContent.DELETES
         for entry in read_manifest_entries(lab.mirror.io, manifest)
     ]
-    assert len(deletes) <= most * (2 if partitioning else 1)
+    assert len(deletes) <= max_files * (2 if partitioning else 1)
     summary = head.summary
     assert summary is not None
     assert summary["total-delete-files"] == str(len(deletes))

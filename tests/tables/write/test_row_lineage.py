@@ -15,8 +15,8 @@ from spark_job.engine.engine import InProcessEngine
 from spark_job.iceberg.lineage_columns import LINEAGE_IDS, ROW_ID
 from spark_job.iceberg.live_files import live_files
 from spark_job.pyiceberg_private.manifest_files import next_row_id
+from spark_job.write.read_deletes import read_deleted_positions
 from spark_job.write.row_lineage import read_row_ids
-from spark_job.write.vectors import deleted_positions
 from tests.lab.lab import Lab, changelog_schema, local_path, rows_table, sequence_text
 from tests.mirrors import upgrade_like_java
 
@@ -46,29 +46,29 @@ def test_row_ids_come_from_the_column_or_from_the_first_row_id(tmp_path: Path) -
     ]
     file = np.array([1, 0, -1, 1, 3, 2, 1, -2, 3], np.int32)
     pos = np.array([3, 2, 0, 0, 1, 1, 1, 0, 3], np.int64)
-    found = read_row_ids(PyArrowFileIO(), paths, (100, 200, None, None), file, pos)
-    assert found.to_pylist() == [9, 102, None, 200, 5, None, 7, None, None]
+    row_ids = read_row_ids(PyArrowFileIO(), paths, (100, 200, None, None), file, pos)
+    assert row_ids.to_pylist() == [9, 102, None, 200, 5, None, 7, None, None]
 
 
 def lineage_of(lab: Lab) -> dict[Any, int | None]:
-    """Return key → row id of each live row, by the rules of the specification."""
-    found: dict[Any, int | None] = {}
+    """Return the row id of each live row by key, by the rules of the specification."""
+    row_ids: dict[Any, int | None] = {}
     live = live_files(lab.mirror.io, lab.mirror.current_snapshot())
-    gone = deleted_positions(lab.mirror.io, live)
+    deleted = read_deleted_positions(lab.mirror.io, live)
     for path, file in live.items():
         rows = pq.read_table(local_path(path)).to_pylist()
         for at, row in enumerate(rows):
-            if at in gone[path]:
+            if at in deleted[path]:
                 continue
             inherited = None if file.first_row_id is None else file.first_row_id + at
             written = row.get("_row_id")
-            assert row["id"] not in found
-            found[row["id"]] = inherited if written is None else written
-    return found
+            assert row["id"] not in row_ids
+            row_ids[row["id"]] = inherited if written is None else written
+    return row_ids
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-def test_an_updated_row_keeps_its_id(tmp_path: Path, shards: int) -> None:
+def test_updated_row_keeps_its_id(tmp_path: Path, shards: int) -> None:
     lab = Lab.make(tmp_path, options=V3, engine=InProcessEngine(shards))
     lab.commit_events("I3@1 I1@1 I2@1")
     lab.merge()
@@ -85,16 +85,16 @@ def test_an_updated_row_keeps_its_id(tmp_path: Path, shards: int) -> None:
     lab.merge()
     third = lineage_of(lab)
     assert {key: third[key] for key in (2, 3, 9)} == second
-    assert third[1] not in first.values(), "a row that was gone for a while is a new one"
+    assert third[1] not in first.values(), "a row that is inserted again gets a new id"
     assert (next_row_id(lab.mirror.metadata) or 0) > max(filter(None, third.values()))
     assert lab.rows() == {1: "I1@6", 2: "U2@6", 3: "I3@1", 9: "U9@6"}
 
 
 def test_updated_row_keeps_its_id_with_hashed_keys(tmp_path: Path) -> None:
-    """Rows are then written in the order of the changelog instead of the keys."""
+    """With hashed keys, rows are written in the order of the changelog, not of the keys."""
     lab = Lab.make(tmp_path, TEXT_KEY, options=f'{V3}\npartition_by: ["bucket[2](id)"]')
 
-    def tell(sequence: int, *keys: str) -> None:
+    def merge_updates(sequence: int, *keys: str) -> None:
         lab.commit(
             rows_table(
                 TEXT_KEY,
@@ -111,10 +111,10 @@ def test_updated_row_keeps_its_id_with_hashed_keys(tmp_path: Path) -> None:
         )
         lab.merge()
 
-    tell(1, *"fedcba")
+    merge_updates(1, *"fedcba")
     before = lineage_of(lab)
-    tell(2, *"xbyeza")
-    tell(3, *"axe")
+    merge_updates(2, *"xbyeza")
+    merge_updates(3, *"axe")
     after = lineage_of(lab)
     assert {key: after[key] for key in before} == before
     assert len(set(after.values())) == 9
@@ -139,7 +139,7 @@ def test_lineage_columns_are_written_only_for_updated_rows(tmp_path: Path) -> No
 
 
 def test_row_ids_have_no_bounds(tmp_path: Path) -> None:
-    """A NULL there is assigned later, and bounds would not cover it."""
+    """A NULL row id is assigned later, so bounds would not cover it."""
     lab = Lab.make(tmp_path, options=V3)
     lab.commit_events("I1@1 I2@1")
     lab.merge()
@@ -191,10 +191,10 @@ def test_column_with_a_lineage_name_is_refused(tmp_path: Path, name: str) -> Non
     assert result.error is not None
     assert result.error.kind is Kind.INVALID
     assert f"cannot have a column {name}" in result.error.message
-    other = lab.reconfigure("format_version: 2")
-    other.merge()
-    upgrade_like_java(other.mirror)
-    other.commit(rows_table(schema, [row | {"sequence_number": sequence_text(2)}]))
-    result = other.try_merge()
+    v2 = lab.reconfigure("format_version: 2")
+    v2.merge()
+    upgrade_like_java(v2.mirror)
+    v2.commit(rows_table(schema, [row | {"sequence_number": sequence_text(2)}]))
+    result = v2.try_merge()
     assert result.error is not None
     assert f"cannot have a column {name}" in result.error.message

@@ -19,18 +19,18 @@ from tests.unit.guard import Forbidden, guard
 
 
 def _connect() -> None:
-    with socket.socket() as one:
-        one.connect(("127.0.0.1", 9))
+    with socket.socket() as client:
+        client.connect(("127.0.0.1", 9))
 
 
 def _bind() -> None:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
 
 
 def _send() -> None:
-    with socket.socket(type=socket.SOCK_DGRAM) as one:
-        one.sendto(b"", ("127.0.0.1", 9))
+    with socket.socket(type=socket.SOCK_DGRAM) as client:
+        client.sendto(b"", ("127.0.0.1", 9))
 
 
 def _pool() -> None:
@@ -57,7 +57,7 @@ PLANTED: dict[str, tuple[Callable[[], object], str]] = {
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_what_a_unit_test_must_not_do_is_refused(name: str) -> None:
+def test_forbidden_call_is_refused(name: str) -> None:
     act, reason = PLANTED[name]
     with pytest.raises(Forbidden, match=reason):
         act()
@@ -65,7 +65,7 @@ def test_what_a_unit_test_must_not_do_is_refused(name: str) -> None:
         guard.check()
 
 
-def test_a_refusal_in_a_thread_fails_the_test() -> None:
+def test_refusal_in_a_thread_fails_the_test() -> None:
     def sleep() -> None:
         with pytest.raises(Forbidden):
             time.sleep(0.001)
@@ -77,5 +77,5 @@ def test_a_refusal_in_a_thread_fails_the_test() -> None:
         guard.check()
 
 
-def test_yielding_to_other_threads_is_allowed() -> None:
+def test_sleep_of_zero_seconds_is_allowed() -> None:
     time.sleep(0)

@@ -46,7 +46,7 @@ CLEAN = ("icemirror/cli/", "spark_job/engine/", "spark_job/merge/")
 
 
 def texts_of_python(source: str) -> Iterator[str]:
-    """Docstrings, messages and comments. Strings without a space are names, not text."""
+    """Yield docstrings, messages and comments. Strings without a space are names, not text."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value.strip():
             yield node.value
@@ -56,7 +56,7 @@ def texts_of_python(source: str) -> Iterator[str]:
 
 
 def find_dialect(name: str, text: str) -> list[str]:
-    """The replaced words in a file of the product or its docs."""
+    """Return the replaced words in a file of the product or its docs."""
     pieces = texts_of_python(text) if name.endswith(".py") else [text]
     return [match[0] for piece in pieces for match in DIALECT.finditer(" ".join(piece.split()))]
 
@@ -75,7 +75,7 @@ def is_read_by_users(name: str) -> bool:
 
 
 def class_names() -> Counter[str]:
-    """How often each public class name is defined in the product."""
+    """Count the definitions of each public class name of the product."""
     return Counter(
         node.name
         for name, text in texts().items()
@@ -98,7 +98,7 @@ def test_clean_packages_use_no_replaced_word() -> None:
     assert not {name: words for name, words in found_words().items() if name.startswith(CLEAN)}
 
 
-def test_replaced_words_become_fewer() -> None:
+def test_replaced_words_do_not_increase() -> None:
     counts: Counter[str] = Counter()
     for name, words in found_words().items():
         counts[name.split("/")[0]] += len(words)
@@ -118,7 +118,7 @@ def test_replaced_words_become_fewer() -> None:
         "A little slice runs here.",
     ],
 )
-def test_a_planted_sentence_is_found(sentence: str) -> None:
+def test_planted_sentence_is_found(sentence: str) -> None:
     assert find_dialect("docs/planted.md", sentence)
     assert find_dialect("icemirror/planted.py", f'"""{sentence}"""\n')
     assert find_dialect("icemirror/planted.py", f"log.warning({sentence!r}, table=name)\n")

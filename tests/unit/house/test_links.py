@@ -1,4 +1,4 @@
-"""Relative links of README, docs and the other Markdown files lead to files and headings that exist."""
+"""Relative links of README, docs and the other Markdown files point to existing files and headings."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def relative_links(text: str) -> list[str]:
 
 def broken_links(page: Path, text: str) -> list[str]:
     """Return the links of a page whose file or heading is missing."""
-    return [link for link in relative_links(text) if not leads_somewhere(page, link)]
+    return [link for link in relative_links(text) if not target_exists(page, link)]
 
 
-def leads_somewhere(page: Path, link: str) -> bool:
-    """Tell whether the file of a link exists, and has its heading."""
+def target_exists(page: Path, link: str) -> bool:
+    """Return whether the file of a link exists and has its heading."""
     path, _, anchor = link.partition("#")
     target = (page.parent / path).resolve() if path else page
     if not anchor or not target.exists():
@@ -56,7 +56,7 @@ def leads_somewhere(page: Path, link: str) -> bool:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_every_relative_link_leads_somewhere(name: str) -> None:
+def test_every_relative_link_has_an_existing_target(name: str) -> None:
     assert broken_links(ROOT / name, texts()[name]) == []
 
 
@@ -78,7 +78,7 @@ def test_broken_links_are_found(tmp_path: Path, text: str, broken: list[str]) ->
     assert broken_links(page, text) == broken
 
 
-def test_every_page_of_the_docs_is_reached_from_the_index() -> None:
+def test_every_docs_page_is_linked_from_the_index() -> None:
     reached: set[Path] = set()
     waiting = [ROOT / "docs" / "index.md"]
     while waiting:

@@ -1,4 +1,4 @@
-"""The locks name every package with its hashes, and nothing about where it came from."""
+"""The locks pin every package with its hashes, and contain no origin."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
 
 
 def entries(text: str) -> list[str]:
-    """The requirements, each with its continuation lines."""
+    """Return the requirements, each with its continuation lines."""
     lines = [line for line in text.replace("\\\n", " ").splitlines() if line.strip()]
     return [line for line in lines if not line.lstrip().startswith("#")]
 
 
 def faults(text: str) -> list[str]:
-    """What is wrong with a lock."""
+    """Return the invalid lines of a lock."""
     wrong = [entry for entry in entries(text) if "--hash=sha256:" not in entry]
     wrong += [entry for entry in entries(text) if not re.match(r"\s*[A-Za-z0-9._-]+(\[.*\])?==", entry)]
     wrong += re.findall(r".*(?:index-url|find-links|trusted-host|https?://|file:).*", text)
@@ -43,11 +43,11 @@ def test_every_package_is_pinned_with_hashes_and_no_origin(lock: Path) -> None:
         "click @ https://mirror.example/click.whl --hash=sha256:00\n",
     ],
 )
-def test_a_careless_lock_would_be_seen(text: str) -> None:
+def test_invalid_lock_is_detected(text: str) -> None:
     assert faults(text)
 
 
-def test_there_is_a_lock_for_each_input() -> None:
+def test_every_input_has_a_lock() -> None:
     names = {lock.name for lock in LOCKS}
     assert {
         "build.txt",
@@ -61,20 +61,20 @@ def test_there_is_a_lock_for_each_input() -> None:
     } <= names
 
 
-def test_the_lock_holds_what_the_project_asks_for() -> None:
+def test_lock_contains_the_dependencies_of_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    asked = [
+    required = [
         *project["dependencies"],
-        *(one for extra in project["optional-dependencies"].values() for one in extra),
+        *(name for extra in project["optional-dependencies"].values() for name in extra),
     ]
-    names = {normal(re.split(r"[\s\[<>=!~;]", one, maxsplit=1)[0]) for one in asked} - {"icemirror"}
+    names = {normalize(re.split(r"[\s\[<>=!~;]", name, maxsplit=1)[0]) for name in required} - {"icemirror"}
     locked = {
-        normal(re.split(r"[\s\[=]", entry.strip(), maxsplit=1)[0])
+        normalize(re.split(r"[\s\[=]", entry.strip(), maxsplit=1)[0])
         for entry in entries((ROOT / "requirements" / "dev.txt").read_text(encoding="utf-8"))
     }
     assert names <= locked, f"run `make lock`: {sorted(names - locked)}"
 
 
-def normal(name: str) -> str:
-    """As package indexes compare names."""
+def normalize(name: str) -> str:
+    """Normalize a name as package indexes do."""
     return re.sub(r"[-_.]+", "-", name).lower()

@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.cache import cache_directory, fetch_once
 from tests.conftest import FOLDERS, TESTS, folder_rank
 from tests.need import need
+from tests.provision.cache import cache_directory, fetch_once
 
 
-def test_an_available_thing_is_returned(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_need_returns_an_available_thing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "true")
     assert need("/usr/bin/chromium", "no Chromium") == "/usr/bin/chromium"
     assert need(0, "zero is something") == 0
 
 
 @pytest.mark.parametrize("missing", [None, False])
-def test_a_missing_thing_skips_on_a_users_machine_and_fails_in_ci(
+def test_missing_thing_skips_on_a_users_machine_and_fails_in_ci(
     missing: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for ci, expected in (("", pytest.skip.Exception), ("true", pytest.fail.Exception)):
@@ -35,14 +35,14 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "icemirror"
 
 
-def test_the_cache_is_where_the_user_keeps_caches(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_is_in_the_users_cache_folder(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert cache_directory() == cache
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", "/nowhere")
     assert cache_directory() == Path("/nowhere/.cache/icemirror")
 
 
-def test_a_download_that_breaks_off_leaves_nothing_and_is_tried_again(cache: Path) -> None:
+def test_failed_download_leaves_no_file_and_is_retried(cache: Path) -> None:
     def broken(scratch: Path) -> Path:
         (scratch / "x").write_text("half")
         raise OSError("the line went dead")
@@ -57,12 +57,12 @@ def test_a_download_that_breaks_off_leaves_nothing_and_is_tried_again(cache: Pat
     assert fetch_once("a.jar", works).read_text() == "whole"
 
 
-def test_quick_folders_come_first_and_unknown_ones_last() -> None:
+def test_quick_folders_run_first_and_unknown_ones_last() -> None:
     ranks = [folder_rank(TESTS / name / "test_x.py") for name in (*FOLDERS, "something_new")]
     assert ranks == sorted(ranks)
     assert len(set(ranks)) == len(ranks)
 
 
-def test_a_warehouse_is_empty_and_its_own(tmp_warehouse: Path, tmp_path: Path) -> None:
+def test_each_test_has_an_empty_warehouse(tmp_warehouse: Path, tmp_path: Path) -> None:
     assert list(tmp_warehouse.iterdir()) == []
     assert tmp_warehouse.parent == tmp_path

@@ -13,7 +13,7 @@ import pytest
 
 from tests.unit.house.tracked import ROOT, texts
 
-ROOM = "spark_job/pyiceberg_private/"
+PRIVATE_PACKAGE = "spark_job/pyiceberg_private/"
 PRODUCT = ("icemirror/", "trigger/", "spark_job/")
 
 
@@ -44,7 +44,7 @@ _PRIVATE_NAME = re.compile(
 
 @cache
 def _private_names() -> frozenset[str]:
-    """PyIceberg's private names."""
+    """Return PyIceberg's private names."""
     files = Path(pyiceberg.__path__[0]).rglob("*.py")
     found = (match.groups() for file in files for match in _PRIVATE_NAME.finditer(file.read_text()))
     return frozenset(name for names in found for name in names if name)
@@ -60,8 +60,8 @@ def private_uses(source: str) -> list[str]:
     for node in ast.walk(tree):
         match node:
             case ast.ImportFrom(module=str(module), names=names) if module.split(".")[0] == "pyiceberg":
-                imported |= {one.asname or one.name for one in names}
-                path = [*module.split("."), *(one.name for one in names)]
+                imported |= {alias.asname or alias.name for alias in names}
+                path = [*module.split("."), *(alias.name for alias in names)]
                 found += [f"imports {name}" for name in path if _is_private(name)]
     for node in ast.walk(tree):
         match node:
@@ -76,11 +76,11 @@ def private_uses(source: str) -> list[str]:
     return found if imported else []
 
 
-def test_private_names_of_pyiceberg_stay_in_one_room() -> None:
+def test_private_names_of_pyiceberg_stay_in_one_package() -> None:
     found = {
         f"{path}: {use}"
         for path, text in texts().items()
-        if path.endswith(".py") and path.startswith(PRODUCT) and not path.startswith(ROOM)
+        if path.endswith(".py") and path.startswith(PRODUCT) and not path.startswith(PRIVATE_PACKAGE)
         for use in private_uses(text)
     }
     assert not found
@@ -100,11 +100,11 @@ def test_private_names_of_pyiceberg_stay_in_one_room() -> None:
     ],
     ids=["private import", "private method", "private attribute", "private name as text", "patched class"],
 )
-def test_a_planted_private_use_is_found(source: str, use: str) -> None:
+def test_planted_private_use_is_found(source: str, use: str) -> None:
     assert private_uses(source) == [use]
 
 
-def test_the_room_has_private_uses() -> None:
-    """Otherwise this test would search for the wrong thing."""
-    files = sorted((ROOT / ROOM).glob("*.py"))
+def test_private_package_uses_private_names() -> None:
+    """Otherwise this file would search for the wrong names."""
+    files = sorted((ROOT / PRIVATE_PACKAGE).glob("*.py"))
     assert sum(bool(private_uses(file.read_text())) for file in files) >= 5

@@ -1,4 +1,4 @@
-"""Ids of parametrised tests say which value it is."""
+"""Ids of parametrised tests describe their values."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ CASES = {
 
 
 @pytest.mark.parametrize("expected", CASES)
-def test_an_id_describes_the_value(expected: str) -> None:
+def test_id_describes_the_value(expected: str) -> None:
     assert readable_id(CASES[expected]) == expected
 
 
-def test_an_id_is_short_and_on_one_line() -> None:
+def test_id_is_short_and_on_one_line() -> None:
     text = readable_id(["x\ny" * 100]) or ""
     assert len(text) == MOST_CHARACTERS
     assert text.startswith("x yx")
 
 
 @pytest.mark.parametrize("value", [1, "text", None, object()], ids=["number", "text", "None", "object"])
-def test_pytest_names_what_it_can_show(value: object) -> None:
+def test_value_that_pytest_can_show_has_no_separate_id(value: object) -> None:
     assert readable_id(value) is None

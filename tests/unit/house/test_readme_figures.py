@@ -16,7 +16,8 @@ def test_comparison_with_merge_into_is_the_published_one() -> None:
         tuple(cells) for cells in re.findall(r"\| ([\d.]+) s \| ([\d.]+) s \| (\d+) × faster \|", README)
     }
     measured = {
-        (f"{one.ours:.2f}", f"{one.theirs:.2f}", f"{one.factor:.0f}") for one in compare(read_figures())
+        (f"{comparison.ours:.2f}", f"{comparison.theirs:.2f}", f"{comparison.factor:.0f}")
+        for comparison in compare(read_figures())
     }
     assert shown == measured
 
@@ -33,12 +34,12 @@ def test_chart_is_drawn_from_the_published_figures() -> None:
     assert CHART.read_text(encoding="utf-8") == draw_chart(read_figures())
 
 
-def test_pictures_load_nothing_from_elsewhere() -> None:
+def test_pictures_load_no_external_files() -> None:
     for picture in PICTURES.glob("*.svg"):
         text = picture.read_text(encoding="utf-8").replace('xmlns="http://www.w3.org/2000/svg"', "")
         assert not re.search(r"(?:href|src)=|url\((?!#)|@import|@font-face", text), picture.name
 
 
-def test_picture_of_the_demo_ends_with_its_verdict() -> None:
+def test_demo_picture_ends_with_its_verdict() -> None:
     text = (PICTURES / "demo.svg").read_text(encoding="utf-8").replace("&#160;", " ")
     assert text.count("mirror = oracle") >= 9

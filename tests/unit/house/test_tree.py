@@ -36,28 +36,28 @@ LINE_CEILING = 400
 UNIT = ROOT / "tests" / "unit"
 
 
-def planted_hosts(text: str) -> list[str]:
+def find_hosts(text: str) -> list[str]:
     return [host for host in REGISTRY_HOSTS if host in text.lower()]
 
 
 def test_no_registry_host_is_named() -> None:
-    found = {name: hosts for name, text in texts().items() if (hosts := planted_hosts(text))}
+    found = {name: hosts for name, text in texts().items() if (hosts := find_hosts(text))}
     assert not found
 
 
-def test_no_path_of_a_machine_is_named() -> None:
-    own = {str(ROOT), os.environ.get("VIRTUAL_ENV") or str(ROOT)} - {"/", ""}
+def test_no_machine_path_is_named() -> None:
+    roots = {str(ROOT), os.environ.get("VIRTUAL_ENV") or str(ROOT)} - {"/", ""}
     found = {
         name: hits
         for name, text in texts().items()
-        if (hits := MACHINE_PATH.findall(text) + [path for path in own if path in text])
+        if (hits := MACHINE_PATH.findall(text) + [path for path in roots if path in text])
     }
     assert not found
 
 
 @pytest.mark.parametrize("before", ["see ", "'", "(", 'path="', "file://"])
 @pytest.mark.parametrize("folder", ["root", "home/ann", "Users/ann", "work"])
-def test_machine_paths_would_be_seen(before: str, folder: str) -> None:
+def test_machine_paths_are_detected(before: str, folder: str) -> None:
     assert MACHINE_PATH.search(f"{before}/{folder}/project")
 
 
@@ -77,7 +77,7 @@ def test_no_code_file_is_longer_than_the_ceiling() -> None:
     assert not long
 
 
-def test_no_file_is_named_for_nothing() -> None:
+def test_no_file_has_a_vague_name() -> None:
     vague = [
         str(path.relative_to(ROOT))
         for path in tracked_files()
@@ -86,26 +86,26 @@ def test_no_file_is_named_for_nothing() -> None:
     assert not vague
 
 
-def test_unit_tests_have_the_folders_of_the_product() -> None:
+def test_unit_test_folders_match_the_product() -> None:
     folders = {path.parent.relative_to(UNIT) for path in UNIT.rglob("test_*.py")}
-    strange = {str(folder) for folder in folders - {Path("house")} if not (ROOT / folder).is_dir()}
-    assert not strange, "tests on tables are in tests/tables, tests of processes in tests/processes"
+    unknown = {str(folder) for folder in folders - {Path("house")} if not (ROOT / folder).is_dir()}
+    assert not unknown, "tests on tables are in tests/tables, tests of processes in tests/processes"
 
 
-def test_package_files_hold_a_docstring_and_at_most_exports() -> None:
-    """`__init__.py` of the product: nothing happens when a package is imported."""
+def test_package_files_contain_only_a_docstring_and_exports() -> None:
+    """`__init__.py` of the product: importing a package has no side effect."""
     harmless = (ast.Expr, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)
-    busy = [
+    invalid = [
         name
         for name, text in texts().items()
         if Path(name).name == "__init__.py"
         and name.split("/")[0] in ("icemirror", "trigger", "spark_job")
         and not all(isinstance(statement, harmless) for statement in ast.parse(text).body)
     ]
-    assert not busy
+    assert not invalid
 
 
-def test_scripts_can_be_executed() -> None:
+def test_scripts_are_executable() -> None:
     for name, text in texts().items():
         if text.startswith("#!"):
             assert os.access(ROOT / name, os.X_OK), (

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @cache
 def tracked_files() -> tuple[Path, ...]:
-    """Every file that `.gitignore` does not exclude. Its patterns are plain names."""
+    """Return every file that `.gitignore` does not exclude. Its patterns are plain names."""
     lines = (ROOT / ".gitignore").read_text(encoding="utf-8").split()
     ignored = (".git", *(line.rstrip("/") for line in lines))
 
@@ -28,7 +28,7 @@ def tracked_files() -> tuple[Path, ...]:
 
 @cache
 def texts() -> dict[str, str]:
-    """Every tracked text file by its path in the project."""
+    """Return every tracked text file by its path in the project."""
     found = {}
     for path in tracked_files():
         try:

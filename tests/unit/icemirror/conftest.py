@@ -12,7 +12,7 @@ from tests.unit.icemirror.settings.samples import CATALOG, Load, Refuse
 
 @pytest.fixture
 def load(tmp_path: Path) -> Load:
-    """Loads a text as `icemirror.yaml` in an empty folder."""
+    """Load a text as `icemirror.yaml` in an empty folder."""
 
     def load_text(text: str | bytes, environ: dict[str, str] | None = None) -> Settings:
         path = tmp_path / "icemirror.yaml"
@@ -24,17 +24,17 @@ def load(tmp_path: Path) -> Load:
 
 @pytest.fixture
 def load_table(load: Load) -> Load:
-    """Loads a configuration with one table, given by its keys."""
+    """Load a configuration with one table, given by its keys."""
 
-    def load_one(options: str) -> Settings:
+    def load_options(options: str) -> Settings:
         return load(f"{CATALOG}tables:\n  - {{changelog: raw.o, mirror: shop.o, {options}}}\n")
 
-    return load_one
+    return load_options
 
 
 @pytest.fixture
 def refuse(load: Load, tmp_path: Path) -> Refuse:
-    """The problems of a text that must be refused, as `icemirror.yaml:3: …`."""
+    """Return the problems of a text that must be refused, as `icemirror.yaml:3: …`."""
 
     def problems(text: str | bytes, environ: dict[str, str] | None = None) -> list[str]:
         with pytest.raises(BadConfig) as refused:
@@ -47,7 +47,7 @@ def refuse(load: Load, tmp_path: Path) -> Refuse:
 
 @pytest.fixture
 def refuse_table(refuse: Refuse) -> Refuse:
-    """The problems of one table, given by its keys, without file and line."""
+    """Return the problems of one table, given by its keys, without file and line."""
 
     def problems(options: str, names: str = "changelog: raw.o, mirror: shop.o, ") -> list[str]:
         lines = refuse(f"{CATALOG}tables:\n  - {{{names}{options}}}\n")

@@ -13,9 +13,9 @@ from trigger.tables import registry
 
 @pytest.fixture
 def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
-    """A fleet on fake catalogs."""
-    made: list[Scene] = []
-    monkeypatch.setattr(registry, "open_head_source", lambda properties, name: made[0].catalogs[name])
-    made.append(Scene(tmp_path))
-    yield made[0]
-    made[0].close()
+    """Return a dispatcher on fake catalogs."""
+    scenes: list[Scene] = []
+    monkeypatch.setattr(registry, "open_head_source", lambda properties, name: scenes[0].catalogs[name])
+    scenes.append(Scene(tmp_path))
+    yield scenes[0]
+    scenes[0].close()

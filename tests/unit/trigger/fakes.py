@@ -7,15 +7,15 @@ from pathlib import Path
 
 from icemirror.config_file.load import load_settings
 from icemirror.errors import IcemirrorError, Invalid, Transient
-from icemirror.processes.run_request import RunRequest
 from icemirror.protocol.events import RunState
+from icemirror.protocol.run_request import RunRequest
 from icemirror.settings import Settings
 from icemirror.tables.table_id import TableId
-from trigger.heads.head_source import Head, missing_changelog
+from trigger.heads.head_source import HeadResult, missing_changelog
 
 
 class FakeLauncher:
-    """Runs are names; a test sets their states."""
+    """A launcher whose runs get their states from the test."""
 
     def __init__(self) -> None:
         self.runs: dict[str, RunState] = {}
@@ -63,7 +63,7 @@ class FakeHeads:
         self.before_list: Callable[[], object] = lambda: None
         self.closed = False
 
-    def load_heads(self, tables: Sequence[TableId]) -> dict[TableId, Head]:
+    def load_heads(self, tables: Sequence[TableId]) -> dict[TableId, HeadResult]:
         self.before()
         if self.error:
             raise self.error
@@ -93,7 +93,7 @@ discover: [{namespace: raw, match: "*_changelog", mirror_namespace: shop}]
 
 
 def settings(folder: Path, tables: str = TABLES, **trigger: str) -> Settings:
-    """A configuration with two catalogs."""
+    """Return a configuration with two catalogs."""
     options = {"state": f"{{type: sqlite, path: {folder}/state.db}}", **trigger}
     lines = "\n".join(f"  {key}: {value}" for key, value in options.items())
     catalogs = (
@@ -104,7 +104,7 @@ def settings(folder: Path, tables: str = TABLES, **trigger: str) -> Settings:
     return load_settings(path, {})
 
 
-def named(error: object) -> IcemirrorError:
+def as_error(error: object) -> IcemirrorError:
     """Assert that the head is an error, and return it."""
     assert isinstance(error, IcemirrorError)
     return error

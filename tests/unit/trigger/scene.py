@@ -1,22 +1,22 @@
-"""A fleet that ingests events."""
+"""A dispatcher that ingests events."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from icemirror.telemetry.names import Metric
-from tests.unit.trigger.dispatch.test_fleet import Counts, Stage
+from icemirror.telemetry.metric_names import Metric
+from tests.unit.trigger.dispatch.test_dispatcher import CountingMetrics, DispatcherHarness
 from tests.unit.trigger.fakes import TABLES, settings
-from trigger.dispatch.ingest import Ingest
-from trigger.sources.refusal import EventRefused, RefusalReason
-from trigger.tables.registry import Registry
+from trigger.dispatch.ingest import EventIngest
+from trigger.sources.refusal import Refusal, RefusalReason
+from trigger.tables.registry import TableRegistry
 
 BY_NAME = b'{"table":"shop.orders_changelog"}'
 HEAD = "s3://lake/shop/orders_changelog/metadata/00001-a.metadata.json"
 
 
-class Tally(Counts):
-    """Counts by labels as well."""
+class LabelCountingMetrics(CountingMetrics):
+    """Counts metrics by their labels."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,19 +28,19 @@ class Tally(Counts):
         self.tally[key] = self.tally.get(key, 0) + amount
 
 
-class Scene(Stage):
-    """A fleet that ingests events, with a clock for its refreshes."""
+class Scene(DispatcherHarness):
+    """A dispatcher that ingests events, and its clock."""
 
     def __init__(self, folder: Path, tables: str = TABLES) -> None:
         super().__init__(folder)
-        self.metrics: Tally = Tally()
-        self.fleet.metrics = self.metrics
+        self.metrics: LabelCountingMetrics = LabelCountingMetrics()
+        self.dispatcher.metrics = self.metrics
         self.catalogs[None].heads["shop.orders_changelog"] = HEAD
-        self.fleet.registry.close()
-        self.fleet.registry = Registry(settings(folder, tables))
-        self.ingest = Ingest(self.fleet, clock=lambda: self.now)
+        self.dispatcher.registry.close()
+        self.dispatcher.registry = TableRegistry(settings(folder, tables))
+        self.ingest = EventIngest(self.dispatcher, clock=lambda: self.now)
 
     def refusal(self, body: bytes) -> RefusalReason:
         (outcome,) = self.ingest.accept([body])
-        assert isinstance(outcome, EventRefused)
+        assert isinstance(outcome, Refusal)
         return outcome.reason

@@ -42,16 +42,16 @@ def render_cells(array: Array, expected: DataType) -> Array:
 def split_cells(rendered: bytes) -> list[bytes | None]:
     """Return the contents of the outermost cells of a row."""
     cells: list[bytes | None] = []
-    at = 0
-    while at < len(rendered):
-        if rendered[at : at + 1] == NULL_CELL:
+    offset = 0
+    while offset < len(rendered):
+        if rendered[offset : offset + 1] == NULL_CELL:
             cells.append(None)
-            at += 1
+            offset += 1
             continue
-        colon = rendered.index(b":", at)
-        end = colon + 1 + int(rendered[at:colon])
+        colon = rendered.index(b":", offset)
+        end = colon + 1 + int(rendered[offset:colon])
         cells.append(rendered[colon + 1 : end])
-        at = end
+        offset = end
     return cells
 
 
@@ -119,10 +119,10 @@ def _float_content(array: Array) -> Array:
 
 
 def _struct_content(array: Array, expected: DataType) -> Array:
-    have = {field.name for field in array.type}
-    want = {field.name for field in expected}
-    if have != want:
-        raise ValueError(f"struct fields are {sorted(have)}, expected {sorted(want)}")
+    names = {field.name for field in array.type}
+    expected_names = {field.name for field in expected}
+    if names != expected_names:
+        raise ValueError(f"struct fields are {sorted(names)}, expected {sorted(expected_names)}")
     cells = [render_cells(pc.struct_field(array, field.name), field.type) for field in expected]
     return _where_valid(array, pc.binary_join_element_wise(*cells, b""))
 

@@ -47,15 +47,15 @@ def _extension_file(name: str) -> Path:
     spec = find_spec(f"duckdb_extension_{name}")
     if spec is None or spec.origin is None:
         raise LookupError(f"the package duckdb-extension-{name} is not installed")
-    (found,) = Path(spec.origin).parent.glob(f"extensions/*/{name}.duckdb_extension")
-    return found
+    (extension_file,) = Path(spec.origin).parent.glob(f"extensions/*/{name}.duckdb_extension")
+    return extension_file
 
 
 def live_rows_of_files(subject: SourceTable, files: Sequence[WrittenFile]) -> pa.Table:
     """Return the live rows after these files, with the columns of the source table."""
     if not files:
         return subject.columns.empty_table()
-    placed = pa.table(
+    file_positions = pa.table(
         {
             "path": [file.path for file in files],
             "commit_no": [file.commit_no for file in files],
@@ -68,9 +68,9 @@ def live_rows_of_files(subject: SourceTable, files: Sequence[WrittenFile]) -> pa
     # (DuckDB keeps structs there as sort keys).
     query = f"""
         WITH event AS (
-            SELECT raw.*, raw.file_row_number AS pos, placed.commit_no, placed.file_no
+            SELECT raw.*, raw.file_row_number AS pos, file_positions.commit_no, file_positions.file_no
             FROM read_parquet($paths, filename = true, file_row_number = true, union_by_name = true) AS raw
-            JOIN placed ON raw.filename = placed.path),
+            JOIN file_positions ON raw.filename = file_positions.path),
         winner AS (
             SELECT arg_max(
                 {{'commit_no': commit_no, 'file_no': file_no, 'pos': pos}},
@@ -81,5 +81,5 @@ def live_rows_of_files(subject: SourceTable, files: Sequence[WrittenFile]) -> pa
             AND event.pos = winner.at.pos
         WHERE event.{quote(subject.operation)} <> 'DELETE'"""  # noqa: S608
     with connect_duckdb() as connection:
-        connection.register("placed", placed)
+        connection.register("file_positions", file_positions)
         return connection.execute(query, {"paths": [file.path for file in files]}).to_arrow_table()

@@ -55,7 +55,7 @@ class WrittenFile:
 
 
 class Journal:
-    """Written along with the changelogs: the events, then the commit, then that it landed."""
+    """Written along with the changelogs: the events, then the commit, then its confirmation."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
@@ -70,11 +70,11 @@ class Journal:
         connection.execute("PRAGMA temp_store = MEMORY")
         connection.executescript(_TABLES)
         journal = cls(connection)
-        found = journal.read_meta("version")
-        if found is None:
+        version = journal.read_meta("version")
+        if version is None:
             journal.write_meta("version", str(VERSION))
-        elif found != str(VERSION):
-            raise ValueError(f"journal {path} has version {found}, expected {VERSION}")
+        elif version != str(VERSION):
+            raise ValueError(f"journal {path} has version {version}, expected {VERSION}")
         return journal
 
     def close(self) -> None:
@@ -118,8 +118,8 @@ class Journal:
                 (subject.name, commit.commit_no),
             )
 
-    def settle(self, subject: SourceTable, snapshot_ids: Iterable[int]) -> None:
-        """Settle commits after an interruption: they landed if the changelog has their snapshot."""
+    def resolve_interrupted(self, subject: SourceTable, snapshot_ids: Iterable[int]) -> None:
+        """Confirm or remove commits after an interruption, depending on whether the changelog has their snapshot."""
         present = set(snapshot_ids)
         pending = self.connection.execute(
             "SELECT commit_no, snapshot_id FROM commits WHERE subject = ? AND NOT landed", (subject.name,)
@@ -208,13 +208,13 @@ def replay_journal(
     connection: sqlite3.Connection, subject: SourceTable, until: JournalPosition
 ) -> dict[bytes, bytes]:
     """Return key → row of the live rows at a point: the greatest event of a key wins."""
-    named = {"subject": subject.name, "commit_no": until.commit_no, "files": until.files}
+    parameters = {"subject": subject.name, "commit_no": until.commit_no, "files": until.files}
     connection.execute(
         "CREATE TEMP TABLE winner (key BLOB PRIMARY KEY, sequence TEXT, commit_no INTEGER, file_no INTEGER,"
         " pos INTEGER, operation TEXT) WITHOUT ROWID"
     )
     try:
-        connection.execute(_REPLAY, named)
-        return dict(connection.execute(_LIVE, named).fetchall())
+        connection.execute(_REPLAY, parameters)
+        return dict(connection.execute(_LIVE, parameters).fetchall())
     finally:
         connection.execute("DROP TABLE temp.winner")

@@ -12,7 +12,7 @@ from icemirror.cli.demo.oracle.duckdb_oracle import connect_duckdb, quote
 from icemirror.cli.demo.oracle.source_table import SourceTable
 from icemirror.tables.cursor import Cursor
 
-CURSOR_PROPERTY = "icemirror.cursor"
+CURSOR_PROPERTY = "icemirror.cursor"  # repeated as a literal: the oracle is independent of the product
 
 # Mirror, subject, snapshot id (None: the head) → all rows.
 MirrorReader = Callable[[Table, SourceTable, int | None], pa.Table]
@@ -30,10 +30,10 @@ def read_by_duckdb(mirror: Table, subject: SourceTable, snapshot_id: int | None 
     if snapshot_id is None and mirror.current_snapshot() is None:
         return subject.columns.empty_table()
     names = ", ".join(quote(name) for name in subject.columns.names)
-    at = "" if snapshot_id is None else f", snapshot_from_id = {int(snapshot_id)}"
+    snapshot_argument = "" if snapshot_id is None else f", snapshot_from_id = {int(snapshot_id)}"
     with connect_duckdb(iceberg=True) as connection:
         return connection.execute(
-            f"SELECT {names} FROM iceberg_scan($location{at})",  # noqa: S608
+            f"SELECT {names} FROM iceberg_scan($location{snapshot_argument})",  # noqa: S608
             {"location": mirror.metadata_location},
         ).to_arrow_table()
 
@@ -49,10 +49,10 @@ def read_cursor(mirror: Table, snapshot_id: int | None = None) -> Cursor | None:
 
 def check_columns(mirror: Table, subject: SourceTable) -> None:
     """Raise if the mirror lacks a column of the source table, or has another type for it."""
-    have = schema_to_pyarrow(mirror.schema(), include_field_ids=False)
+    mirror_schema = schema_to_pyarrow(mirror.schema(), include_field_ids=False)
     for field in subject.columns:
-        if field.name not in have.names:
+        if field.name not in mirror_schema.names:
             raise LookupError(f"{subject.name}: the mirror has no column {field.name}")
-        if have.field(field.name).type != field.type:
-            found = have.field(field.name).type
-            raise TypeError(f"{subject.name}: column {field.name} is {found}, expected {field.type}")
+        if mirror_schema.field(field.name).type != field.type:
+            mirror_type = mirror_schema.field(field.name).type
+            raise TypeError(f"{subject.name}: column {field.name} is {mirror_type}, expected {field.type}")

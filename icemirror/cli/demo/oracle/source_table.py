@@ -27,7 +27,9 @@ class SourceTable:
         """Return the source of a changelog: the schema without change columns, identifier fields as key."""
         arrow = schema_to_pyarrow(changelog, include_field_ids=False)
         columns = [field for field in arrow if field.name not in (OPERATION_COLUMN, SEQUENCE_COLUMN)]
-        key = tuple(f.name for f in changelog.fields if f.field_id in set(changelog.identifier_field_ids))
+        key = tuple(
+            field.name for field in changelog.fields if field.field_id in set(changelog.identifier_field_ids)
+        )
         return cls(name, pa.schema(columns), key)
 
     @property

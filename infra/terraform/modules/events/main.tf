@@ -1,6 +1,6 @@
 # Event sources of the trigger: EventBridge rules that send to its queue, and topics of an MSK cluster.
 locals {
-  # One rule per folder, named by its position: a bucket created in the same configuration has no known name in the plan.
+  # One rule per folder, named by its position, because a bucket that is created in the same plan has no known name yet.
   # One pattern with all folders could exceed EventBridge's limit of 2,048 characters.
   folder_rules = { for at, folder in var.changelogs : "s3-${at}" => {
     description = "icemirror: commits on changelogs in ${folder.bucket}"

@@ -1,5 +1,5 @@
-# Failed runs and failed starts, as messages that an alarm counts. A message stays until the next nightly run has ended: a
-# day, six hours of run time, and the start window.
+# A queue of failed runs and starts; an alarm counts its messages. Messages are kept until the next nightly run has ended:
+# 24 hours, six hours of run time, and the start window.
 locals {
   # The event of a run names the caller that started it, not the role that it runs in.
   created_by = replace(replace(var.scheduler_role_arn, ":iam:", ":sts:"), ":role/", ":assumed-role/")

@@ -84,12 +84,13 @@ resource "aws_cloudwatch_metric_alarm" "this" {
   tags                = var.tags
 }
 
-# Cost alarm: many vCPUs for a long time. A query selects the metric, because EMR adds dimensions from release to release;
-# the maximum of an application covers all its workers. The metric drops to zero at times while workers run, so 30 of
-# 36 periods are enough.
+# Cost alarm: many vCPUs for a long time.
+# A query selects the metric, because EMR adds dimensions from release to release.
+# The maximum of an application covers all its workers.
+# The metric drops to zero at times while workers run, so 30 of 36 periods are enough.
 resource "aws_cloudwatch_metric_alarm" "cost" {
   alarm_name          = "${var.name}-cost"
-  alarm_description   = "Jobs held more than ${var.alarms.vcpu} vCPUs for three hours."
+  alarm_description   = "Jobs used more than ${var.alarms.vcpu} vCPUs for three hours."
   evaluation_periods  = 36
   datapoints_to_alarm = 30
   comparison_operator = "GreaterThanThreshold"

@@ -10,7 +10,7 @@ locals {
     { title = "Failures", stat = "Sum", metrics = [local.icemirror_metrics.launch_failures, local.icemirror_metrics.lost_workers, local.icemirror_metrics.dead_letters, ["AWS/Lambda", "Errors", "FunctionName", var.function_name]] },
     { title = "Longest turn, seconds", stat = "Maximum", metrics = [local.icemirror_metrics.turn_seconds] },
     { title = "Jobs", stat = "Maximum", metrics = [[{ expression = "SEARCH('${local.emr} (MetricName=\"RunningJobs\" OR MetricName=\"FailedJobs\")', 'Maximum', 60)" }]] },
-    { title = "vCPUs held (cost)", stat = "Maximum", metrics = [[{ expression = "SEARCH('${local.emr} MetricName=\"CPUAllocated\"', 'Maximum', 60)" }]] },
+    { title = "vCPUs in use (cost)", stat = "Maximum", metrics = [[{ expression = "SEARCH('${local.emr} MetricName=\"CPUAllocated\"', 'Maximum', 60)" }]] },
     { title = "Function, milliseconds", stat = "p95", metrics = [["AWS/Lambda", "Duration", "FunctionName", var.function_name]] },
     { title = "Messages in queues", stat = "Maximum", metrics = [for name in values(var.queue_names) : ["AWS/SQS", "ApproximateNumberOfMessagesVisible", "QueueName", name] if name != null] },
   ]

@@ -35,7 +35,7 @@ variable "log_retention_days" {
 
 variable "alarms" {
   type        = object({ topic_arn = optional(string), lag_seconds = number, turn_seconds = number, vcpu = number })
-  description = "SNS topic of the alarms (null: shown only in CloudWatch) and their thresholds: lag, duration of one turn, vCPUs held for three hours."
+  description = "SNS topic of the alarms (null: shown only in CloudWatch) and their thresholds: lag, duration of one turn, vCPUs in use for three hours."
 }
 
 variable "kms_key_arn" {

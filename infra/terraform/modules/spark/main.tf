@@ -1,6 +1,6 @@
 # The EMR Serverless application. Stop it with drain.sh before changing image, release or network.
 data "aws_subnet" "workers" {
-  # By count: IDs of subnets created in the same configuration are unknown in the plan.
+  # `count` instead of `for_each`, because the IDs of subnets that are created in the same plan are not known yet.
   count = var.network == null ? 0 : length(var.network.subnet_ids)
 
   id = var.network.subnet_ids[count.index]

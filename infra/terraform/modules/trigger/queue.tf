@@ -21,7 +21,7 @@ resource "aws_sqs_queue" "events" {
       Action    = "sqs:SendMessage"
       Resource  = local.events_arn
       Condition = {
-        ArnEquals    = { "aws:SourceArn" = var.sender_arns }
+        ArnEquals    = { "aws:SourceArn" = var.rule_arns }
         StringEquals = { "aws:SourceAccount" = var.account.id }
       }
     }]

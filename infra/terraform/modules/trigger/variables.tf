@@ -12,7 +12,7 @@ variable "account" {
   description = "Account ID, partition and region."
 }
 
-variable "sender_arns" {
+variable "rule_arns" {
   type        = list(string)
   description = "ARNs of the EventBridge rules that can send to the queue."
 }

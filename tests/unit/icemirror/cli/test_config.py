@@ -40,7 +40,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _no_secrets_left() -> object:
+def _forget_secrets() -> object:
     yield
     forget_secrets()
 
@@ -62,9 +62,9 @@ def test_check_shows_the_resolved_settings(config: Path, capsys: pytest.CaptureF
     assert "lake type glue" in lines
     assert f"state sqlite path={config.parent}/.icemirror/state.db" in lines
     assert "launcher local" in lines
-    assert "coalescing 2s of quiet, 1m at most" in lines
+    assert "waiting quiet_period 2s, max_wait 1m" in lines
     assert "polling every 1s by watch, at least every 90m" in lines
-    assert "one commit 1,000,000 events, 512MB at most" in lines
+    assert "slice limit max_slice_bytes 512MB, batch_size 1,000,000" in lines
     assert "sentry off" in lines
 
 
@@ -78,8 +78,8 @@ def test_check_hides_secrets(
     shown = capsys.readouterr().out
     assert "hunter" not in shown
     assert "postgresql://me:**********@db/c" in shown
-    assert "sources     http" in shown
-    assert "sentry      on" in shown
+    assert "sources      http" in shown
+    assert "sentry       on" in shown
 
 
 def test_check_json_is_one_object_with_every_default(
@@ -87,9 +87,9 @@ def test_check_json_is_one_object_with_every_default(
 ) -> None:
     assert run(["config", "check", "--json"]) == 0
     (line,) = capsys.readouterr().out.splitlines()
-    understood = json.loads(line)
-    assert understood["file"] == str(config)
-    assert understood["tables"][0] == {
+    checked = json.loads(line)
+    assert checked["file"] == str(config)
+    assert checked["tables"][0] == {
         "table": "shop.orders",
         "changelog": "raw.orders_changelog",
         "mirror": "shop.orders",
@@ -107,9 +107,9 @@ def test_check_json_is_one_object_with_every_default(
         "partition_by": ["bucket[16](id)"],
         "group": "default",
     }
-    assert understood["tables"][1]["primary_keys"] is None
-    assert understood["settings"]["trigger"]["lease"] == "10m"
-    config.write_text(json.dumps(understood["settings"]))
+    assert checked["tables"][1]["primary_keys"] is None
+    assert checked["settings"]["trigger"]["lease"] == "10m"
+    config.write_text(json.dumps(checked["settings"]))
     assert load_settings(config, {}).merge_interval == 5400
 
 
@@ -121,7 +121,7 @@ def test_check_json_is_one_object_with_every_default(
         ["config", "check", "-c", "other.yaml"],
     ],
 )
-def test_the_file_may_be_named_at_every_level(
+def test_config_option_is_accepted_at_every_level(
     config: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
     config.rename(config.with_name("other.yaml"))
@@ -129,7 +129,7 @@ def test_the_file_may_be_named_at_every_level(
     assert "other.yaml is valid" in capsys.readouterr().out
 
 
-def test_a_bad_file_is_2_with_all_problems_on_stderr(
+def test_invalid_file_exits_with_2_and_prints_all_problems(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config.write_text(CONFIG.replace("merge_interval: 90m", "merge_intervall: 90m\nbatch_sise: 3"))
@@ -143,7 +143,7 @@ def test_a_bad_file_is_2_with_all_problems_on_stderr(
     ]
 
 
-def test_without_a_file_the_way_to_make_one_is_shown(
+def test_missing_file_prints_an_example_configuration(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config.unlink()
@@ -159,7 +159,7 @@ def test_schema_prints_the_json_schema(capsys: pytest.CaptureFixture[str]) -> No
     assert "merge_interval" in schema["properties"]
 
 
-def test_what_no_command_accepts_is_invalid(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_setting_that_no_command_accepts_is_invalid(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config.write_text(
         "iceberg: {catalog: {type: glue}}\n"
         "tables:\n"
@@ -169,11 +169,11 @@ def test_what_no_command_accepts_is_invalid(config: Path, capsys: pytest.Capture
     assert run(["config", "check"]) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
-    for at in (":3: tables[0].on_bad_row", ":4: discover[0].on_bad_row"):
-        assert f"{at}: an append_only table rejects no rows: remove on_bad_row" in shown.err
+    for location in (":3: tables[0].on_bad_row", ":4: discover[0].on_bad_row"):
+        assert f"{location}: an append_only table rejects no rows: remove on_bad_row" in shown.err
 
 
-def test_what_only_the_trigger_refuses_is_valid_for_merge(
+def test_setting_that_only_the_trigger_refuses_is_valid_for_merge(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config.write_text(
@@ -183,15 +183,15 @@ def test_what_only_the_trigger_refuses_is_valid_for_merge(
     assert run(["config", "check"]) == 0
     shown = capsys.readouterr()
     assert shown.out.splitlines()[0].endswith("is valid for merge only")
-    why = "trigger.launcher local needs the state on the same machine: set trigger.state.type to sqlite\n"
-    assert shown.err == f"watch, serve and sweep refuse: {why}"
+    reason = "trigger.launcher local needs the state on the same machine: set trigger.state.type to sqlite\n"
+    assert shown.err == f"watch, serve and sweep refuse: {reason}"
     assert run(["config", "check", "--json"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 1
 
 
-def test_a_commit_without_a_number_of_events_is_bounded_by_bytes(
+def test_commit_without_batch_size_is_bounded_by_bytes(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config.write_text(CONFIG.replace("batch_size: 1000000\n", ""))
     assert run(["config", "check"]) == 0
-    assert "any number of events, 512MB at most" in capsys.readouterr().out
+    assert "max_slice_bytes 512MB, batch_size none" in capsys.readouterr().out

@@ -14,7 +14,7 @@ from icemirror.errors import Invalid, Transient
 from icemirror.stores.dead_letters import DeadLetter, new_letter
 from icemirror.stores.sqlite import SqliteStore
 from icemirror.telemetry.redaction import forget_secrets, register_secret
-from trigger.dispatch.ingest import Ingest
+from trigger.dispatch.ingest import EventIngest
 
 CONFIG = """
 iceberg: {{catalog: {{type: sql, uri: "sqlite:///{folder}/catalog.db", warehouse: "file://{folder}/wh"}}}}
@@ -35,20 +35,20 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def letters(folder: Path) -> Callable[[], list[str]]:
-    """Two letters; the ids of those that are left."""
+    """Store two letters and return a function that returns the ids of the stored ones."""
     with SqliteStore(folder / "state" / "state.db") as store:
         store.put_letter(FIRST)
         store.put_letter(SECOND)
 
-    def left() -> list[str]:
+    def stored_ids() -> list[str]:
         with SqliteStore(folder / "state" / "state.db") as store:
             return [letter.id for letter in store.letters()]
 
-    return left
+    return stored_ids
 
 
-def take(monkeypatch: pytest.MonkeyPatch, redrive: Callable[[DeadLetter], None]) -> None:
-    monkeypatch.setattr(Ingest, "redrive", lambda ingest, letter: redrive(letter))
+def replace_redrive(monkeypatch: pytest.MonkeyPatch, redrive: Callable[[DeadLetter], None]) -> None:
+    monkeypatch.setattr(EventIngest, "redrive", lambda ingest, letter: redrive(letter))
 
 
 def lines(capfd: pytest.CaptureFixture[str]) -> list[Any]:
@@ -106,17 +106,17 @@ def test_redriven_letter_is_removed_and_refused_one_stays(
     letters: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     sent: list[DeadLetter] = []
-    take(monkeypatch, sent.append)
+    replace_redrive(monkeypatch, sent.append)
     assert run(["dead-letters", "redrive"]) == 3
     shown = capfd.readouterr()
-    assert shown.out == f"{FIRST.id}: taken\n"
+    assert shown.out == f"{FIRST.id}: accepted\n"
     assert f"error: {SECOND.id}: only a part of the event was kept" in shown.err
     assert sent == [FIRST]
     assert letters() == [SECOND.id]
 
 
 @pytest.mark.parametrize(("error", "code"), [(Invalid("no such table"), 3), (Transient("no answer"), 4)])
-def test_letter_that_is_refused_again_says_why(
+def test_refused_letter_states_the_reason(
     letters: Callable[[], list[str]],
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
@@ -126,14 +126,14 @@ def test_letter_that_is_refused_again_says_why(
     def refuse(letter: DeadLetter) -> None:
         raise error
 
-    take(monkeypatch, refuse)
+    replace_redrive(monkeypatch, refuse)
     assert run(["dead-letters", "redrive", "--id", FIRST.id, "--json"]) == code
-    (said,) = lines(capfd)
-    assert (said["outcome"], said["error"]["message"]) == ("refused", str(error))
+    (result,) = lines(capfd)
+    assert (result["outcome"], result["error"]["message"]) == ("refused", str(error))
     assert letters() == [FIRST.id, SECOND.id]
 
 
-def test_letters_are_dropped_one_by_one_or_all(
+def test_letters_are_dropped_by_id_or_all_at_once(
     letters: Callable[[], list[str]], capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["dead-letters", "drop", "--id", SECOND.id]) == 0
@@ -153,7 +153,7 @@ def test_letters_are_dropped_one_by_one_or_all(
         (["burn"], "burn"),
     ],
 )
-def test_what_makes_no_sense_is_refused(
+def test_contradictory_arguments_are_refused(
     letters: Callable[[], list[str]],
     capfd: pytest.CaptureFixture[str],
     arguments: list[str],

@@ -36,7 +36,7 @@ def outputs(name: str, value: object) -> str:
     )
 
 
-def test_the_configuration_is_printed_as_a_file_that_works(
+def test_output_is_a_valid_configuration_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(outputs("configuration", CONFIGURATION)))
@@ -49,7 +49,7 @@ def test_the_configuration_is_printed_as_a_file_that_works(
     assert [table.format_version for table in settings.tables] == [3]
 
 
-def test_another_name_and_a_file_do_as_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_output_name_and_file_are_accepted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "outputs.json"
     path.write_text(outputs("icemirror", CONFIGURATION))
     assert run(["config", "from-terraform", "--output", "icemirror", str(path)]) == 0
@@ -57,7 +57,7 @@ def test_another_name_and_a_file_do_as_well(tmp_path: Path, capsys: pytest.Captu
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("text", "message"),
     [
         ("Warning: no outputs", "not JSON"),
         ("{}", "no output 'configuration'"),
@@ -66,12 +66,12 @@ def test_another_name_and_a_file_do_as_well(tmp_path: Path, capsys: pytest.Captu
         (outputs("configuration", {**CONFIGURATION, "tabels": []}), "did you mean tables"),
     ],
 )
-def test_what_would_not_work_is_refused(
-    given: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_invalid_output_is_refused(
+    text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "outputs.json"
-    path.write_text(given)
+    path.write_text(text)
     assert run(["config", "from-terraform", str(path)]) == 2
     shown = capsys.readouterr()
-    assert said in shown.err
+    assert message in shown.err
     assert shown.out == ""

@@ -10,7 +10,8 @@ from pathlib import Path
 import click
 import pytest
 
-from icemirror.cli.main import COMMANDS, cli, run
+from icemirror.cli.command_list import COMMANDS
+from icemirror.cli.main import cli, run
 
 WITHOUT_CONFIGURATION = {"demo", "schema", "from-terraform"}
 
@@ -22,7 +23,7 @@ def commands() -> Iterator[tuple[str, click.Command]]:
         assert command is not None
         yield name, command
         if isinstance(command, click.Group):
-            yield from ((f"{name} {inner}", one) for inner, one in command.commands.items())
+            yield from ((f"{name} {inner}", subcommand) for inner, subcommand in command.commands.items())
 
 
 def examples(command: click.Command) -> list[list[str]]:
@@ -35,14 +36,14 @@ CASES = [(name, arguments) for name, command in commands() for arguments in exam
 
 
 @pytest.mark.parametrize("name", [name for name, _ in commands()])
-def test_every_command_has_an_example_of_itself(name: str) -> None:
+def test_every_command_has_examples(name: str) -> None:
     shown = examples(dict(commands())[name])
     assert shown
     for arguments in shown:
         assert arguments[: len(name.split())] == name.split()
 
 
-@pytest.mark.parametrize(("name", "arguments"), CASES, ids=[shlex.join(one) for _, one in CASES])
+@pytest.mark.parametrize(("name", "arguments"), CASES, ids=[shlex.join(arguments) for _, arguments in CASES])
 def test_examples_have_known_and_consistent_options(
     name: str,
     arguments: list[str],
@@ -63,7 +64,7 @@ def test_examples_have_known_and_consistent_options(
     # The command itself refuses options that exclude each other, before it loads the configuration.
     monkeypatch.setenv("ICEMIRROR_CONFIG", str(tmp_path / "missing.yaml"))
     assert run(arguments) == 2
-    assert "the configuration file of" in capsys.readouterr().err
+    assert "configuration file not found" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["", *(name for name, _ in commands())])
@@ -83,7 +84,7 @@ def test_commands_are_grouped(capsys: pytest.CaptureFixture[str]) -> None:
     assert sections == ["Options", "Set up", "Merge", "Observe", "Control"]
 
 
-def test_a_usage_error_looks_like_any_other_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_usage_error_has_the_form_of_other_errors(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["replay", "-t", "shop.orders", "--full", "--cancel"]) == 2
     assert capsys.readouterr() == (
         "",

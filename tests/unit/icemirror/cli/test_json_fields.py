@@ -1,4 +1,4 @@
-"""docs/reference/commands.md names the fields of JSON results: exactly those that there are."""
+"""docs/reference/commands.md lists exactly the fields of JSON results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from icemirror.config_file.load import load_settings
 from icemirror.errors import Kind
 from icemirror.protocol.replay import Replay, ReplayEnd, ReplayProgress
 from icemirror.protocol.rows import Rows, TableRow
-from icemirror.result import ErrorResult, PlanResult, Position, TableResult
+from icemirror.result import ErrorResult, PlanResult, TableResult
+from icemirror.step_results import MirrorPosition
 from icemirror.tables.cursor import Cursor, CursorSource, Truncation
 from tests.mirrors import write_config
 from tests.unit.icemirror.protocol.samples import RUN
@@ -27,7 +28,7 @@ SOURCE = CursorSource(uuid="u", snapshot_id=1, sequence_number=1)
 
 
 def documented(command: str) -> set[str]:
-    """The fields of a command's table."""
+    """Return the fields in the docs table of a command."""
     (section,) = re.findall(rf"^### {command} --json\n(.*?)^##", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     cells = re.findall(r"^\| (`[^|]+`) \|", section, re.MULTILINE)
     found = [name for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
@@ -35,64 +36,64 @@ def documented(command: str) -> set[str]:
     return set(found)
 
 
-def fields_of(model: type[BaseModel], lead: str = "") -> Iterator[str]:
-    """The fields of a model and of those in it; `[]` for items."""
+def fields_of(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """Yield the fields of a model and its nested models; `[]` marks lists."""
     for name, field in model.model_fields.items():
         inner, many = model_in(field.annotation)
-        place = f"{lead}{name}{'[]' if many else ''}"
+        path = f"{prefix}{name}{'[]' if many else ''}"
         if inner is Truncation:
-            yield place
+            yield path
         elif inner is not None:
-            yield place
-            yield from fields_of(inner, f"{place}.")
+            yield path
+            yield from fields_of(inner, f"{path}.")
         else:
-            yield place.removesuffix("[]")
+            yield path.removesuffix("[]")
 
 
 def model_in(annotation: object) -> tuple[type[BaseModel] | None, bool]:
-    """The model that a field holds, and whether it holds many."""
+    """Return the model of a field, and whether the field is a list."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation, False
     many = typing.get_origin(annotation) is tuple
-    for part in typing.get_args(annotation):
-        inner, more = model_in(part)
+    for argument in typing.get_args(annotation):
+        inner, nested_many = model_in(argument)
         if inner is not None:
-            return inner, many or more
+            return inner, many or nested_many
     return None, False
 
 
-def keys_of(value: dict[str, Any], lead: str = "") -> Iterator[str]:
-    """The keys of an object and of those in it."""
+def keys_of(value: dict[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yield the keys of an object and its nested objects."""
     for name, inner in value.items():
-        yield f"{lead}{name}"
+        yield f"{prefix}{name}"
         if isinstance(inner, dict):
-            yield from keys_of(inner, f"{lead}{name}.")
+            yield from keys_of(inner, f"{prefix}{name}.")
 
 
-def test_the_fields_of_a_merge_are_documented() -> None:
+def test_merge_fields_are_documented() -> None:
     assert documented("merge") == set(fields_of(TableResult)) - {"cursor.sources[]"}
 
 
-def test_the_fields_of_a_plan_are_documented() -> None:
+def test_plan_fields_are_documented() -> None:
     always_null = {"touched_files", "estimated_seconds"}
     assert documented("plan") == set(fields_of(PlanResult)) - always_null
 
 
-def test_the_fields_of_a_status_are_documented(tmp_path: Path) -> None:
+def test_status_fields_are_documented(tmp_path: Path) -> None:
     progress = ReplayProgress(1, 2, 3)
     row = replace(
         TableRow("lab.world", dirty=1, last_run=RUN, error=ERROR),
-        position=Position(cursor=Cursor(sources=(SOURCE,)), live_rows=1, index_bytes=1),
+        position=MirrorPosition(cursor=Cursor(sources=(SOURCE,)), live_rows=1, index_bytes=1),
         replay=Replay("r", 1.0, full=True, progress=progress),
         last_replay=ReplayEnd("r", 1.0, "failed", progress, ERROR),
     )
     (table,) = load_settings(write_config(tmp_path), {}).tables
-    told = set(keys_of(table_status(table, Rows({table.name: row}, {}), 2.0)))
-    of_others = {
+    reported = set(keys_of(table_status(table, Rows({table.name: row}, {}), 2.0)))
+    documented_elsewhere = {
         "lag",
         "cursor.version",
         "cursor.sources",
         "last_replay.error.kind",
         "last_replay.error.message",
     }
-    assert documented("status") == told - of_others
+    assert documented("status") == reported - documented_elsewhere

@@ -10,19 +10,21 @@ import pytest
 
 from icemirror import __version__
 from icemirror.cli import main
-from icemirror.cli.main import COMMANDS, LazyCommand, LazyGroup, run
+from icemirror.cli.command_list import COMMANDS, LazyCommand, LazyGroup
+from icemirror.cli.main import run
+from icemirror.cli.setup import configuration
 from icemirror.cli.terminal import console
 from icemirror.errors import CommitUnknown, Corrupt, Exit, Invalid, Transient
 from icemirror.telemetry.redaction import forget_secrets
 
 CONFIG = "iceberg: {catalog: {type: glue}}\ntables: [{changelog: raw.o, mirror: shop.o}]\n"
 
-# What a test's command does; this module replaces those of real commands.
+# What `icemirror act` does; tests replace it.
 action: Callable[[], object] = lambda: None  # noqa: E731
 
 
 @click.command()
-@console.config_option
+@configuration.config_option
 def act(config: str | None) -> object:
     if config is None:
         return action()
@@ -31,20 +33,20 @@ def act(config: str | None) -> object:
 
 
 @pytest.fixture
-def doing(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
-    """Makes `icemirror act` a command that does what the test says."""
+def set_action(monkeypatch: pytest.MonkeyPatch) -> SetAction:
+    """Add the command `icemirror act` and return a function that sets its action."""
     monkeypatch.setitem(sys.modules, "commands_of_this_test", sys.modules[__name__])
     monkeypatch.setattr(
         LazyGroup, "lazy", {**COMMANDS, "act": LazyCommand("commands_of_this_test:act", "Acts.")}
     )
 
-    def set_action(what: Callable[[], object]) -> None:
-        monkeypatch.setattr(sys.modules[__name__], "action", what)
+    def replace_action(new_action: Callable[[], object]) -> None:
+        monkeypatch.setattr(sys.modules[__name__], "action", new_action)
 
-    return set_action
+    return replace_action
 
 
-Doing = Callable[[Callable[[], object]], None]
+SetAction = Callable[[Callable[[], object]], None]
 
 
 def raising(error: BaseException) -> Callable[[], object]:
@@ -54,7 +56,7 @@ def raising(error: BaseException) -> Callable[[], object]:
     return act
 
 
-def test_every_command_names_its_module() -> None:
+def test_every_command_has_a_module() -> None:
     assert list(COMMANDS) == [
         "config",
         "demo",
@@ -80,7 +82,7 @@ def test_every_command_names_its_module() -> None:
         assert attribute == module.rsplit(".", 1)[1]
 
 
-def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--version"]) == 0
     assert capsys.readouterr().out == f"icemirror {__version__}\n"
 
@@ -89,8 +91,8 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     "arguments",
     [["-c", "X", "act"], ["act", "-c", "X"], ["act", "--config", "X"], ["-c", "Y", "act", "--config=X"]],
 )
-def test_the_configuration_may_be_named_before_or_after_the_command(
-    doing: Doing, capsys: pytest.CaptureFixture[str], arguments: list[str]
+def test_config_option_is_accepted_before_and_after_the_command(
+    set_action: SetAction, capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
     assert run(arguments) == 0
     assert capsys.readouterr().out == "config=X\n"
@@ -105,22 +107,26 @@ def test_the_configuration_may_be_named_before_or_after_the_command(
         (Corrupt("the catalog is unreachable"), 3),
     ],
 )
-def test_a_named_error_is_one_line_on_stderr_and_its_exit_code(
-    doing: Doing, capsys: pytest.CaptureFixture[str], error: Exception, code: int
+def test_known_error_prints_one_line_and_sets_the_exit_code(
+    set_action: SetAction, capsys: pytest.CaptureFixture[str], error: Exception, code: int
 ) -> None:
-    doing(raising(error))
+    set_action(raising(error))
     assert run(["act"]) == code
     assert capsys.readouterr() == ("", "error: the catalog is unreachable\n")
 
 
-def test_messages_are_not_taken_for_markup(doing: Doing, capsys: pytest.CaptureFixture[str]) -> None:
-    doing(raising(Invalid(f"c.yaml:3: tables[0].x[red]: {'long ' * 60}end")))
+def test_messages_are_not_interpreted_as_markup(
+    set_action: SetAction, capsys: pytest.CaptureFixture[str]
+) -> None:
+    set_action(raising(Invalid(f"c.yaml:3: tables[0].x[red]: {'long ' * 60}end")))
     run(["act"])
     assert capsys.readouterr().err == f"error: c.yaml:3: tables[0].x[red]: {'long ' * 60}end\n"
 
 
-def test_an_unexpected_error_says_how_to_learn_more(doing: Doing, capsys: pytest.CaptureFixture[str]) -> None:
-    doing(raising(KeyError("boom")))
+def test_unexpected_error_explains_how_to_get_a_traceback(
+    set_action: SetAction, capsys: pytest.CaptureFixture[str]
+) -> None:
+    set_action(raising(KeyError("boom")))
     assert run(["act"]) == 1
     shown = capsys.readouterr().err
     assert shown.startswith("error: KeyError: 'boom'\n")
@@ -128,30 +134,30 @@ def test_an_unexpected_error_says_how_to_learn_more(doing: Doing, capsys: pytest
     assert "Traceback" not in shown
 
 
-@pytest.mark.parametrize("way", ["option", "environment"])
+@pytest.mark.parametrize("setting", ["option", "environment"])
 def test_tracebacks_are_shown_on_request(
-    doing: Doing, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, way: str
+    set_action: SetAction, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, setting: str
 ) -> None:
-    doing(raising(ValueError("boom")))
-    if way == "environment":
+    set_action(raising(ValueError("boom")))
+    if setting == "environment":
         monkeypatch.setenv("ICEMIRROR_DEBUG", "1")
-    assert run(["--debug", "act"] if way == "option" else ["act"]) == 1
+    assert run(["--debug", "act"] if setting == "option" else ["act"]) == 1
     shown = capsys.readouterr().err
     assert "Traceback (most recent call last)" in shown
     assert shown.endswith("error: ValueError: boom\n")
 
 
-def test_secrets_of_the_configuration_are_hidden_in_unexpected_errors_too(
-    doing: Doing, capsys: pytest.CaptureFixture[str], tmp_path: Path
+def test_secrets_are_hidden_in_unexpected_errors(
+    set_action: SetAction, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     path = tmp_path / "c.yaml"
     path.write_text(CONFIG.replace("type: glue", "type: glue, s3.secret-access-key: hunter2-secret"))
 
     def act() -> object:
-        console.load(str(path))
+        configuration.load_configuration(str(path))
         raise ConnectionError("cannot connect with hunter2-secret")
 
-    doing(act)
+    set_action(act)
     try:
         assert run(["--debug", "act"]) == 1
     finally:
@@ -161,63 +167,78 @@ def test_secrets_of_the_configuration_are_hidden_in_unexpected_errors_too(
     assert "cannot connect with ***" in shown
 
 
-def test_interruption_is_130(doing: Doing, capsys: pytest.CaptureFixture[str]) -> None:
-    doing(raising(KeyboardInterrupt()))
+def test_interruption_exits_with_130(set_action: SetAction, capsys: pytest.CaptureFixture[str]) -> None:
+    set_action(raising(KeyboardInterrupt()))
     assert run(["act"]) == Exit.INTERRUPTED
     assert capsys.readouterr().err.strip() == "interrupted"
 
 
-def test_a_command_may_return_its_exit_code_or_exit(doing: Doing) -> None:
-    doing(lambda: Exit.DIFFERENCE)
+def test_command_returns_its_exit_code_or_exits(set_action: SetAction) -> None:
+    set_action(lambda: Exit.DIFFERENCE)
     assert run(["act"]) == 5
-    doing(lambda: None)
+    set_action(lambda: None)
     assert run(["act"]) == 0
-    doing(lambda: click.get_current_context().exit(3))
+    set_action(lambda: click.get_current_context().exit(3))
     assert run(["act"]) == 3
-    doing(raising(SystemExit(4)))
+    set_action(raising(SystemExit(4)))
     assert run(["act"]) == 4
-    doing(raising(SystemExit()))
+    set_action(raising(SystemExit()))
     assert run(["act"]) == 0
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["mrege"], "no such command 'mrege'. Did you mean 'merge'?"),
+        (["mrege"], "no such command 'mrege'; did you mean merge?"),
         (["nonsense"], "no such command 'nonsense'"),
         (["--nonsense"], "no such option"),
         (["config", "check", "--nonsense"], "no such option"),
         (["config", "nonsense"], "no such command 'nonsense'"),
+        (["config", "chek"], "no such command 'chek'; did you mean check?\n"),
+        (["plan", "--tabel", "x"], "no such option '--tabel'; did you mean --table?\n"),
+        (["plan", "--since", "2h"], "no such option '--since'\n"),
+        (["verify", "-t", "x", "--sample", "y"], "invalid value for '--sample': 'y' is not a whole number\n"),
+        (["demo", "--seconds", "y"], "invalid value for '--seconds': 'y' is not a number\n"),
+        (["maintain", "vacuum"], "unknown action 'vacuum': choose expire, clean-orphans, compact or index\n"),
+        (["merge", "shop.orders"], "unexpected argument 'shop.orders'; did you mean -t shop.orders?\n"),
+        (["watch", "shop.orders"], "unexpected argument 'shop.orders'\n"),
         ([], "Usage: icemirror"),
     ],
 )
-def test_bad_usage_is_2(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
+def test_usage_error_exits_with_2(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
     assert run(arguments) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
     assert message in shown.err
 
 
-def test_a_missing_extra_says_what_to_install(doing: Doing, capsys: pytest.CaptureFixture[str]) -> None:
-    doing(raising(ModuleNotFoundError("No module named 'pyspark.sql'", name="pyspark.sql")))
+def test_missing_extra_prints_the_install_command(
+    set_action: SetAction, capsys: pytest.CaptureFixture[str]
+) -> None:
+    set_action(raising(ModuleNotFoundError("No module named 'pyspark.sql'", name="pyspark.sql")))
     assert run(["act"]) == 2
     assert capsys.readouterr().err == (
-        "error: pyspark is not installed; this command needs: pip install 'icemirror[job]'\n"
+        "error: pyspark is not installed; this command needs the extra job: in your clone of icemirror, run "
+        "pip install '.[job]'\n"
     )
 
 
-def test_any_other_missing_module_is_unexpected(doing: Doing, capsys: pytest.CaptureFixture[str]) -> None:
-    doing(raising(ModuleNotFoundError("No module named 'icemirror.nothing'", name="icemirror.nothing")))
+def test_other_missing_module_is_an_unexpected_error(
+    set_action: SetAction, capsys: pytest.CaptureFixture[str]
+) -> None:
+    set_action(raising(ModuleNotFoundError("No module named 'icemirror.nothing'", name="icemirror.nothing")))
     assert run(["act"]) == 1
     assert "ModuleNotFoundError: No module named 'icemirror.nothing'" in capsys.readouterr().err
 
 
-def test_a_broken_connection_is_not_taken_for_a_closed_pipe(
-    doing: Doing, capsys: pytest.CaptureFixture[str]
+def test_broken_connection_is_not_a_closed_pipe(
+    set_action: SetAction, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    doing(raising(BrokenPipeError(32, "Broken pipe")))
+    set_action(raising(BrokenPipeError(32, "Broken pipe")))
     assert run(["act"]) == 1
-    assert capsys.readouterr().err.startswith("error: BrokenPipe: [Errno 32] Broken pipe\n")
+    assert capsys.readouterr().err.startswith("error: BrokenPipeError: [Errno 32] Broken pipe\n")
 
 
 def test_json_is_one_line_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
@@ -225,18 +246,18 @@ def test_json_is_one_line_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr() == ('{"table":"shop.bücher","rows":[1,null]}\n', "")
 
 
-def test_the_entry_point_exits_with_the_commands_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entry_point_exits_with_the_code_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(main, "run", lambda: 3)
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as exit_:
         main.main()
-    assert ended.value.code == 3
+    assert exit_.value.code == 3
 
 
 @pytest.mark.parametrize(
     ("environ", "width"),
     [({}, 160), ({"COLUMNS": "50"}, 50), ({"COLUMNS": "x"}, 160), ({"COLUMNS": "0"}, 160)],
 )
-def test_a_pipe_is_as_wide_as_columns_says(environ: dict[str, str], width: int) -> None:
+def test_width_of_a_pipe_is_set_by_columns(environ: dict[str, str], width: int) -> None:
     assert console.open_console(stderr=False, environ=environ).width == width
 
 
@@ -246,7 +267,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize(("environ", "codes"), [({}, True), ({"NO_COLOR": "1"}, False)])
-def test_no_color_leaves_no_codes_at_all(
+def test_no_color_disables_escape_codes(
     monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], codes: bool
 ) -> None:
     monkeypatch.setattr(sys, "stdout", terminal := Terminal())

@@ -1,4 +1,4 @@
-"""`watch`, `sweep`, `status`, `pause` and `resume` at the command line, as far as they need no job."""
+"""The commands `watch`, `sweep`, `status`, `pause` and `resume`, without a job."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ import pytest
 from icemirror.cli.main import run
 from icemirror.cli.terminal.console import open_console
 from icemirror.errors import Kind
-from icemirror.protocol.reads import EVERYTHING
+from icemirror.protocol.row_selection import ALL_ROWS
 from icemirror.protocol.rows import SlotId, SlotRow, TableRow
 from icemirror.result import ErrorResult
 from icemirror.stores.sqlite import SqliteStore
 from tests.unit.icemirror.protocol.samples import INVALID, RUN, dirty, owned
 from trigger.launchers.local import LocalLauncher
-from trigger.tables.registry import Registry
+from trigger.tables.registry import TableRegistry
 
 CONFIG = """
 iceberg: {{catalog: {{type: sql, uri: "sqlite:///{folder}/catalog.db", warehouse: "file://{folder}/wh"}}}}
@@ -66,7 +66,7 @@ def put(folder: Path, *rows: TableRow | SlotRow) -> None:
 
 def tables(folder: Path) -> Mapping[str, TableRow]:
     with SqliteStore(folder / "state" / "state.db") as store:
-        return store.load(EVERYTHING).tables
+        return store.load(ALL_ROWS).tables
 
 
 def merged(name: str) -> TableRow:
@@ -84,13 +84,13 @@ def test_watch_exits_with_3_and_names_a_missing_changelog(
     assert "error: shop.orders" not in shown
 
 
-def test_watching_ends_with_0_if_all_is_merged(folder: Path) -> None:
+def test_watch_exits_with_0_if_all_tables_are_merged(folder: Path) -> None:
     create_catalog(folder, "orders_changelog", "items_changelog")
     put(folder, merged("shop.orders"), merged("shop.items"))
     assert run(["watch", "--until-idle"]) == 0
 
 
-def test_watch_of_a_quarantined_table_exits_with_3_and_prints_the_remedy(
+def test_watch_of_a_blocked_table_exits_with_3_and_prints_the_remedy(
     folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     create_catalog(folder, "orders_changelog", "items_changelog")
@@ -115,9 +115,7 @@ def test_remedy_names_the_configuration_file_and_the_table_once(
     assert f"icemirror resume -c {config} --table shop.orders" in shown
 
 
-def test_watch_without_a_terminal_logs_that_it_watches(
-    folder: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_watch_without_a_terminal_logs_its_start(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     create_catalog(folder, "orders_changelog", "items_changelog")
     put(folder, merged("shop.orders"), merged("shop.items"))
     assert run(["watch", "--until-idle"]) == 0
@@ -135,7 +133,7 @@ def test_sweep_prints_the_progress_of_the_tables(folder: Path, capfd: pytest.Cap
     assert "error: shop.items: there is no changelog shop.items_changelog" in shown.err
 
 
-def test_sweep_does_not_call_a_table_behind_that_no_job_has_checked(
+def test_sweep_reports_a_table_without_a_job_as_not_checked(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     config = folder / "icemirror.yaml"
@@ -152,55 +150,85 @@ def test_sweep_of_a_missing_catalog_exits_with_4(folder: Path) -> None:
     assert run(["sweep"]) == 4
 
 
-def test_sweep_reports_a_silent_catalog_regardless_of_the_rows(
+def test_sweep_reports_an_unreachable_catalog_regardless_of_the_rows(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     put(folder, merged("shop.orders"), TableRow("shop.items", dirty=1, noticed_head="m1", paused=True))
-    monkeypatch.setattr(Registry, "poll_heads", lambda *_: {})
+    monkeypatch.setattr(TableRegistry, "poll_heads", lambda *_: {})
     assert run(["sweep"]) == 4
     shown = capfd.readouterr()
     assert shown.out.strip() == "2 tables: 2 gave-up"
-    said = [line for line in shown.err.splitlines() if line.startswith("error:")]
-    assert said == [f"error: shop.{name}: its catalog has not responded yet" for name in ("orders", "items")]
+    errors = [line for line in shown.err.splitlines() if line.startswith("error:")]
+    assert errors == [
+        f"error: shop.{name}: its catalog has not responded yet" for name in ("orders", "items")
+    ]
 
 
-def test_status_is_one_json_object_per_table_and_makes_no_state(
+def test_status_is_one_json_object_per_table_and_creates_no_state(
     folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["status", "--json"]) == 0
     found = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-    assert [one["table"] for one in found] == ["shop.orders", "shop.items"]
-    assert {one["state"] for one in found} == {"waiting"}
-    assert all("SQLite file does not exist" in one["error"]["message"] for one in found)
+    assert [status["table"] for status in found] == ["shop.orders", "shop.items"]
+    assert {status["state"] for status in found} == {"waiting"}
+    assert all("SQLite file does not exist" in status["error"]["message"] for status in found)
     assert not (folder / "state").exists()
 
 
-def test_status_for_people_shows_state_and_error(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_status_shows_state_and_error(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     put(folder, dirty("shop.orders", quarantined=True, error=INVALID, noticed_head="m1"))
     assert run(["status"]) == 0
     shown = capfd.readouterr().out
-    assert "quarantined" in shown
+    assert "blocked" in shown
     assert "a key is NULL" in shown
     assert "after fixing it: icemirror resume --table shop.orders" in shown
 
 
 @pytest.mark.parametrize("columns", ["60", "80", "160"])
-def test_status_has_one_line_for_each_table_and_what_is_wrong_below(
+def test_status_has_one_line_per_table_and_errors_below(
     folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str
 ) -> None:
-    monkeypatch.setattr(
-        "icemirror.cli.commands.status.out", open_console(stderr=False, environ={"COLUMNS": columns})
-    )
+    console = open_console(stderr=False, environ={"COLUMNS": columns})
+    for module in ("commands.status", "terminal.console"):
+        monkeypatch.setattr(f"icemirror.cli.{module}.out", console)
     put(folder, replace(merged("shop.orders"), last_run=RUN), dirty("shop.items", error=INVALID))
     assert run(["status"]) == 0
     lines = capfd.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[:3]] == ["table", "shop.orders", "shop.items"]
-    assert all(len(line) <= int(columns) for line in lines)
-    assert "shop.items: a key is NULL" in lines
-    assert not any("…" in line for line in lines)
+    assert all(len(line) <= int(columns) for line in lines[:3])
+    assert "shop.items: a key is NULL" in lines, "errors are not wrapped in a pipe"
+    assert not any("…" in line or line.endswith(" ") for line in lines)
 
 
-def test_resume_lifts_quarantines_of_tables_and_of_their_workers(
+def test_status_distinguishes_blocked_and_quarantined_tables(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    transient = ErrorResult(kind=Kind.TRANSIENT, message="the storage did not respond")
+    put(
+        folder,
+        dirty("shop.orders", quarantined=True, failures=1, error=INVALID, noticed_head="m1"),
+        dirty("shop.items", quarantined=True, failures=5, error=transient, noticed_head="m1"),
+    )
+    assert run(["status"]) == 0
+    shown = capfd.readouterr().out
+    states = {line.split()[0]: line.split()[1] for line in shown.splitlines()[1:3]}
+    assert states == {"shop.orders": "blocked", "shop.items": "quarantined"}
+    for name in states:
+        assert f"after fixing it: icemirror resume --table {name}" in shown
+
+
+def test_status_of_selected_tables(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    put(folder, merged("shop.orders"), merged("shop.items"))
+    for arguments in (["-t", "shop.items"], ["--match", "*.items"]):
+        assert run(["status", "--json", *arguments]) == 0
+        (line,) = capfd.readouterr().out.splitlines()
+        assert json.loads(line)["table"] == "shop.items"
+    assert run(["status", "-t", "shop.items", "--match", "*"]) == 2
+    assert run(["status", "-t", "shop.item"]) == 2
+    assert "did you mean shop.items?" in capfd.readouterr().err
+
+
+def test_resume_lifts_quarantines_of_tables_and_slots(
     folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     slot = SlotRow(SlotId("default", 0), quarantined=True, failures=5, not_before=1e12)
@@ -210,7 +238,7 @@ def test_resume_lifts_quarantines_of_tables_and_of_their_workers(
     row = tables(folder)["shop.orders"]
     assert (row.quarantined, row.failures, row.error) == (False, 0, None)
     with SqliteStore(folder / "state" / "state.db") as store:
-        assert not store.load(EVERYTHING).slots[slot.id].quarantined
+        assert not store.load(ALL_ROWS).slots[slot.id].quarantined
 
 
 def test_resume_accepts_several_tables_and_checks_their_mirrors(
@@ -228,12 +256,14 @@ def test_resume_accepts_several_tables_and_checks_their_mirrors(
     assert all(row.dirty > row.covered for row in found.values())
 
 
-def test_resume_of_a_table_without_a_row_reports_it(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_resume_reports_a_table_without_a_row(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["resume", "-t", "shop.orders"]) == 0
     assert "no trigger has checked it yet" in capfd.readouterr().out
 
 
-def test_paused_table_gets_no_work_until_resume(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_paused_table_gets_no_work_until_it_is_resumed(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     create_catalog(folder, "orders_changelog", "items_changelog")
     put(folder, dirty("shop.orders"), owned("shop.items"))
     assert run(["pause", "--match", "shop.*"]) == 0
@@ -284,7 +314,7 @@ def test_paused_table_is_shown_with_the_command_that_resumes_it(
         (["--match", "sales.*"], 2, "no table matches"),
     ],
 )
-def test_pause_and_resume_of_nothing_are_refused(
+def test_pause_and_resume_refuse_invalid_table_arguments(
     folder: Path, capfd: pytest.CaptureFixture[str], command: str, arguments: list[str], code: int, words: str
 ) -> None:
     assert run([command, *arguments]) == code

@@ -1,4 +1,4 @@
-"""The configuration for a job: complete, equal, and without secrets."""
+"""The configuration of a job: complete, equal to the trigger's, and without secrets."""
 
 from __future__ import annotations
 
@@ -35,36 +35,38 @@ trigger:
     entry_point: s3://code/icemirror_job.py
   sources: {http: {token: "${NOTIFY_TOKEN}"}}
 """
-OF_TRIGGER = {
+TRIGGER_ENVIRON = {
     "HOST": "lake.example",
     "CATALOG_TOKEN": "t0ken",
     "PG_PASSWORD": "p4ss",
     "APPLICATION": "00f1",
     "NOTIFY_TOKEN": "n0tify",
 }
-OF_JOB = {"HOST": "lake.example", "CATALOG_TOKEN": "t0ken", "PG_PASSWORD": "p4ss"}
+JOB_ENVIRON = {"HOST": "lake.example", "CATALOG_TOKEN": "t0ken", "PG_PASSWORD": "p4ss"}
 
 
-def load(folder: Path, text: str = FILE, environ: dict[str, str] = OF_TRIGGER) -> Settings:
+def load(folder: Path, text: str = FILE, environ: dict[str, str] = TRIGGER_ENVIRON) -> Settings:
     path = folder / "icemirror.yaml"
     path.write_text(text)
     return load_settings(path, environ)
 
 
-def test_the_job_reads_the_same_settings_from_its_own_environment(tmp_path: Path) -> None:
+def test_job_reads_the_same_settings_in_another_environment(tmp_path: Path) -> None:
     settings = load(tmp_path)
-    sent = config_for_job(settings, OF_TRIGGER)
-    received = parse_settings(unpack_arguments(pack_arguments(sent.text)), settings.source_path, OF_JOB)
-    theirs = {"launcher", "sources"}
+    sent = config_for_job(settings, TRIGGER_ENVIRON)
+    received = parse_settings(unpack_arguments(pack_arguments(sent.text)), settings.source_path, JOB_ENVIRON)
+    trigger_only = {"launcher", "sources"}
     assert received.model_dump(exclude={"trigger"}) == settings.model_dump(exclude={"trigger"})
-    assert received.trigger.model_dump(exclude=theirs) == settings.trigger.model_dump(exclude=theirs)
+    assert received.trigger.model_dump(exclude=trigger_only) == settings.trigger.model_dump(
+        exclude=trigger_only
+    )
     assert received.catalog_properties(None) == settings.catalog_properties(None)
     assert received.catalog_properties("other") == settings.catalog_properties("other")
     assert received.tables[0].table_properties == {"comment": "a ${plain} one"}
 
 
-def test_no_secret_leaves_and_only_secrets_are_left_to_the_jobs_environment(tmp_path: Path) -> None:
-    sent = config_for_job(load(tmp_path), OF_TRIGGER)
+def test_secrets_are_not_sent_and_are_read_from_the_job_environment(tmp_path: Path) -> None:
+    sent = config_for_job(load(tmp_path), TRIGGER_ENVIRON)
     for secret in ("t0ken", "p4ss", "n0tify"):
         assert secret not in sent.text
     assert "https://lake.example/iceberg" in sent.text
@@ -84,18 +86,20 @@ def test_secret_in_the_file_is_refused_with_its_line(tmp_path: Path, secret: str
     assert secret in FILE
     settings = load(tmp_path, FILE.replace(secret, written))
     with pytest.raises(BadConfig, match=r"yaml:\d+: .*a secret in the file.*trigger\.launcher\.secrets"):
-        config_for_job(settings, OF_TRIGGER)
+        config_for_job(settings, TRIGGER_ENVIRON)
 
 
-def test_a_section_that_is_off_stays_off(tmp_path: Path) -> None:
+def test_disabled_section_stays_disabled(tmp_path: Path) -> None:
     settings = load(tmp_path, FILE + "sentry: {dsn: '${DSN}'}\n")
     received = parse_settings(
-        config_for_job(settings, OF_TRIGGER).text, settings.source_path, {**OF_JOB, "DSN": "https://k@s/1"}
+        config_for_job(settings, TRIGGER_ENVIRON).text,
+        settings.source_path,
+        {**JOB_ENVIRON, "DSN": "https://k@s/1"},
     )
     assert settings.sentry is received.sentry is None
 
 
-def test_a_large_configuration_is_cut_into_arguments_and_joined_again() -> None:
+def test_large_configuration_is_split_into_arguments_and_joined() -> None:
     text = "".join(f"{number * number:x}" for number in range(60_000))
     arguments = pack_arguments(text)
     assert len(arguments) > 1

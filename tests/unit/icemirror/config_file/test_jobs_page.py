@@ -1,4 +1,4 @@
-"""The examples in docs/jobs.md load and can be passed to jobs."""
+"""The examples in docs/how-to/jobs.md load and can be passed to jobs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_an_example_loads_and_its_secrets_are_given_to_the_job(example: str, tmp_path: Path) -> None:
+def test_example_loads_and_lists_the_secrets_of_the_job(example: str, tmp_path: Path) -> None:
     path = tmp_path / "icemirror.yaml"
     path.write_text(example)
     environ = {"LAKE_TOKEN": "s3cret"}
@@ -25,5 +25,5 @@ def test_an_example_loads_and_its_secrets_are_given_to_the_job(example: str, tmp
     assert config_for_job(settings, environ).variables <= set(launcher.secrets)
 
 
-def test_there_is_an_example_for_each_platform() -> None:
+def test_every_platform_has_an_example() -> None:
     assert len(EXAMPLES) == 2

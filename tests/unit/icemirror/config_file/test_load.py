@@ -11,7 +11,7 @@ from icemirror.settings.trigger import SqliteState
 from tests.unit.icemirror.settings.samples import CATALOG, TABLES, Load, Refuse
 
 
-def test_all_problems_are_listed_at_once_in_the_order_of_the_file(refuse: Refuse) -> None:
+def test_all_problems_are_listed_in_file_order(refuse: Refuse) -> None:
     text = """\
 project_ref: shop
 iceberg:
@@ -67,14 +67,16 @@ def test_number_above_its_limit_is_reported_with_its_value(refuse: Refuse) -> No
     assert found.endswith("tables[0].reject_limit: must be at most 1; found '7'")
 
 
-def test_several_problems_have_a_head_line_and_exit_code_2(load: Load, tmp_path: Path) -> None:
+def test_several_problems_have_a_first_line_with_their_count_and_exit_code_2(
+    load: Load, tmp_path: Path
+) -> None:
     with pytest.raises(BadConfig) as refused:
         load(f"a: 1\nb: 2\n{CATALOG}{TABLES}")
     assert str(refused.value).splitlines()[0] == f"2 problems in {tmp_path}/icemirror.yaml"
     assert exit_code(refused.value) is Exit.USAGE
 
 
-def test_what_belongs_together_is_checked_although_another_key_is_unknown(refuse: Refuse) -> None:
+def test_dependent_settings_are_checked_despite_an_unknown_key(refuse: Refuse) -> None:
     found = refuse(f"{CATALOG}{TABLES}trigger: {{quiet_perod: 1m, max_wait: 30s}}\n")
     assert found == [
         "icemirror.yaml:3: trigger.quiet_perod: unknown key; did you mean quiet_period?",
@@ -96,7 +98,7 @@ def test_what_belongs_together_is_checked_although_another_key_is_unknown(refuse
         (b"iceberg: 3\ntables: []\n", "icemirror.yaml:1: iceberg: expected a mapping of keys to values"),
     ],
 )
-def test_a_file_that_is_no_configuration_is_refused(refuse: Refuse, text: bytes, problem: str) -> None:
+def test_file_without_a_configuration_is_refused(refuse: Refuse, text: bytes, problem: str) -> None:
     assert refuse(text)[0].startswith(problem)
 
 
@@ -114,7 +116,7 @@ def test_duplicate_key_is_reported_with_other_problems(refuse: Refuse) -> None:
     ]
 
 
-def test_a_problem_of_the_whole_file_does_not_hide_others(refuse: Refuse) -> None:
+def test_problem_of_the_whole_file_does_not_hide_others(refuse: Refuse) -> None:
     found = refuse(f"{CATALOG}{TABLES}? [a, b]\n: c\nbatch_size: 0\n")
     assert [line.split(": ", 1)[1] for line in found] == [
         "a key must be plain text",
@@ -129,12 +131,12 @@ def test_folder_and_missing_file_are_reported(tmp_path: Path) -> None:
         load_settings(tmp_path / "nowhere.yaml", {})
 
 
-def test_a_section_without_content_is_as_if_not_written(load: Load) -> None:
+def test_empty_section_equals_a_missing_section(load: Load) -> None:
     settings = load(f"{CATALOG}{TABLES}job:\ntrigger:\ndiscover:\nmerge_interval:\nbatch_size:\n")
     assert settings == load(CATALOG + TABLES)
 
 
-def test_null_is_kept_where_it_is_a_choice(load: Load) -> None:
+def test_null_is_kept_if_it_is_a_valid_value(load: Load) -> None:
     assert load(f"{CATALOG}{TABLES}telemetry: {{prometheus: null}}\n").telemetry.prometheus is None
 
 
@@ -149,7 +151,9 @@ def test_state_is_next_to_the_configuration_by_default(load: Load, tmp_path: Pat
     assert path("trigger: {state: {type: sqlite, path: /data/state.db}}") == Path("/data/state.db")
 
 
-def test_the_settings_know_their_file(load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_contain_the_absolute_path_of_their_file(
+    load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     load(CATALOG + TABLES)
     monkeypatch.chdir(tmp_path)
     settings = load_settings(Path("icemirror.yaml"), {})
@@ -158,7 +162,7 @@ def test_the_settings_know_their_file(load: Load, tmp_path: Path, monkeypatch: p
     assert settings.trigger.state.path.is_absolute()
 
 
-def test_the_given_file_wins_then_the_environment_then_the_folder(
+def test_option_overrides_the_environment_which_overrides_the_working_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -173,13 +177,13 @@ def test_the_given_file_wins_then_the_environment_then_the_folder(
 
 def test_error_of_a_missing_file_states_where_its_name_comes_from(tmp_path: Path) -> None:
     missing = str(tmp_path / "nowhere")
-    with pytest.raises(BadConfig, match=r"of --config does not exist"):
+    with pytest.raises(BadConfig, match=r"configuration file not found \(from --config\): "):
         find_config(missing, {})
-    with pytest.raises(BadConfig, match=r"of \$CONFIG_FILE does not exist"):
+    with pytest.raises(BadConfig, match=r"configuration file not found \(from \$CONFIG_FILE\): "):
         find_config(None, {"CONFIG_FILE": missing})
 
 
-def test_without_any_file_the_error_shows_how_to_write_one(
+def test_error_without_a_file_shows_an_example(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, load: Load
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -193,10 +197,10 @@ def test_without_any_file_the_error_shows_how_to_write_one(
     }
 
 
-@pytest.mark.parametrize("nothing", ["", "  "])
-def test_a_file_that_an_empty_variable_names_is_not_another_one(nothing: str) -> None:
+@pytest.mark.parametrize("empty", ["", "  "])
+def test_empty_config_option_is_refused(empty: str) -> None:
     with pytest.raises(BadConfig, match="--config is empty"):
-        find_config(nothing, {"ICEMIRROR_CONFIG": "ours"})
+        find_config(empty, {"ICEMIRROR_CONFIG": "ours"})
 
 
 def test_inaccessible_path_is_reported() -> None:
@@ -212,7 +216,7 @@ def test_inaccessible_path_is_reported() -> None:
         ('x: "a', "a quote is not closed"),
     ],
 )
-def test_an_unclosed_bracket_or_quote_is_named(refuse: Refuse, text: str, problem: str) -> None:
+def test_error_names_an_unclosed_bracket_or_quote(refuse: Refuse, text: str, problem: str) -> None:
     (found,) = refuse(text)
     assert found.endswith(f"not valid YAML: {problem}")
 
@@ -234,6 +238,6 @@ def test_an_unclosed_bracket_or_quote_is_named(refuse: Refuse, text: str, proble
         ),
     ],
 )
-def test_a_missing_column_says_what_to_name(refuse: Refuse, options: str, problem: str) -> None:
+def test_error_describes_the_missing_column(refuse: Refuse, options: str, problem: str) -> None:
     (found,) = refuse(f"{CATALOG}tables: [{{changelog: raw.o, mirror: shop.o, {options}}}]\n")
     assert problem in found

@@ -12,7 +12,7 @@ from icemirror.config_file.packing import PACKED_CONFIG_VARIABLE, pack_config, u
 from icemirror.errors import BadConfig
 
 
-def test_what_was_packed_is_written_as_a_file(tmp_path: Path) -> None:
+def test_packed_configuration_is_written_to_a_file(tmp_path: Path) -> None:
     text = "tables: []  # é\n"
     assert pack_config(text) == pack_config(text)
     path = unpack_config({PACKED_CONFIG_VARIABLE: pack_config(text)}, tmp_path)
@@ -20,7 +20,7 @@ def test_what_was_packed_is_written_as_a_file(tmp_path: Path) -> None:
     assert path.read_text(encoding="utf-8") == text
 
 
-def test_without_the_variable_there_is_no_file(tmp_path: Path) -> None:
+def test_without_the_variable_no_file_is_written(tmp_path: Path) -> None:
     assert unpack_config({}, tmp_path) is None
     assert unpack_config({PACKED_CONFIG_VARIABLE: ""}, tmp_path) is None
     assert not list(tmp_path.iterdir())

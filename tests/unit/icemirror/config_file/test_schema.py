@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from icemirror.config_file.reference import render, replace_block
-from icemirror.config_file.schema import SchemaWalk, json_schema
+from icemirror.config_file.reference import render_settings, replace_block
+from icemirror.config_file.schema import SchemaReader, json_schema
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "reference" / "configuration.md"
 
@@ -23,20 +23,20 @@ def objects(node: Any) -> Iterator[dict[str, Any]]:
 def test_every_setting_has_a_description() -> None:
     missing = [
         ".".join(entry.path)
-        for entry in SchemaWalk(json_schema()).entries()
+        for entry in SchemaReader(json_schema()).entries()
         if not entry.node.get("description")
     ]
     assert missing == []
 
 
-def test_unknown_keys_are_refused_by_the_schema_as_well() -> None:
+def test_schema_refuses_unknown_keys() -> None:
     sections = [node for node in objects(json_schema()) if "properties" in node]
     assert len(sections) > 15
     assert all(node["additionalProperties"] is False for node in sections)
 
 
-def test_durations_and_sizes_say_how_to_write_them() -> None:
-    entries = {".".join(entry.path): entry.node for entry in SchemaWalk(json_schema()).entries()}
+def test_durations_and_sizes_have_examples_and_patterns() -> None:
+    entries = {".".join(entry.path): entry.node for entry in SchemaReader(json_schema()).entries()}
     assert entries["merge_interval"]["default"] == "1h"
     assert "500ms" in entries["merge_interval"]["examples"]
     assert "pattern" in entries["merge_interval"]
@@ -44,15 +44,15 @@ def test_durations_and_sizes_say_how_to_write_them() -> None:
     assert "pattern" in entries["job.max_slice_bytes"]
 
 
-def test_the_documentation_lists_all_settings_as_they_are() -> None:
+def test_documentation_lists_all_settings() -> None:
     """If this fails: python -m icemirror.config_file.reference."""
     text = DOCUMENT.read_text(encoding="utf-8")
     assert replace_block(text) == text
-    assert render() in text
+    assert render_settings() in text
 
 
-def test_the_reference_names_every_key_of_the_file() -> None:
-    rendered = render()
+def test_reference_contains_every_kind_of_key() -> None:
+    rendered = render_settings()
     for key in (
         "`tables[].namespace`",
         "`discover[].match`",

@@ -8,7 +8,8 @@ from icemirror.errors import Kind
 from icemirror.protocol.events import SchedulingOptions, WorkerId
 from icemirror.protocol.policy import Policy
 from icemirror.protocol.rows import Owner, Rows, RunSummary, SlotId, SlotRow, SlotState, TableRow
-from icemirror.result import ErrorResult, Position
+from icemirror.result import ErrorResult
+from icemirror.step_results import MirrorPosition
 from icemirror.tables.cursor import Cursor, CursorSource
 
 POLICY = Policy(
@@ -25,12 +26,12 @@ POLICY = Policy(
     probation_seconds=1000.0,
     recheck_seconds=500.0,
 )
-TERMS = SchedulingOptions("default", 0.0)
+OPTIONS = SchedulingOptions("default", 0.0)
 SLOT = SlotId("default", 0)
 ME = WorkerId(SLOT, 7, "run-7")
 TRANSIENT = ErrorResult(kind=Kind.TRANSIENT, message="the catalog did not answer")
 INVALID = ErrorResult(kind=Kind.INVALID, message="a key is NULL")
-POSITION = Position(
+POSITION = MirrorPosition(
     cursor=Cursor(sources=(CursorSource(uuid="u", snapshot_id=1, sequence_number=1),)),
     live_rows=10,
     index_bytes=99,
@@ -38,23 +39,23 @@ POSITION = Position(
 RUN = RunSummary("run-7", 1.0, 2.0, "merged", 5)
 
 
-def rows(*given: TableRow | SlotRow) -> Rows:
-    """A view of these rows."""
-    tables = {row.name: row for row in given if isinstance(row, TableRow)}
-    return Rows(tables, {row.id: row for row in given if isinstance(row, SlotRow)})
+def rows(*samples: TableRow | SlotRow) -> Rows:
+    """Return a view of these rows."""
+    tables = {row.name: row for row in samples if isinstance(row, TableRow)}
+    return Rows(tables, {row.id: row for row in samples if isinstance(row, SlotRow)})
 
 
 def dirty(name: str = "shop.orders", at: float = 0.0, **fields: Any) -> TableRow:
-    """A table with one uncovered notice."""
+    """Return a table with one uncovered notice."""
     return TableRow(name, dirty=1, first_dirty_at=at, last_dirty_at=at, **fields)
 
 
 def owned(name: str = "shop.orders", **fields: Any) -> TableRow:
-    """A table that `ME` has taken."""
+    """Return a table that `ME` owns."""
     return dirty(name, owner=Owner(SLOT, 7), **fields)
 
 
 def slot(state: SlotState, **fields: Any) -> SlotRow:
-    """The slot of `ME`."""
-    held: dict[str, Any] = {"gen": 7, "run_id": "run-7", "lease_until": 100.0} | fields
-    return SlotRow(SLOT, state=state, **held)
+    """Return the slot of `ME`."""
+    values: dict[str, Any] = {"gen": 7, "run_id": "run-7", "lease_until": 100.0} | fields
+    return SlotRow(SLOT, state=state, **values)

@@ -1,4 +1,4 @@
-"""When a lingering worker polls again."""
+"""The polls of a lingering worker."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from icemirror.protocol.idle_polling import MAX_POLL_SECONDS, LastPoll
+from icemirror.protocol.worker import MAX_POLL_SECONDS, LastPoll
 
-LAST = LastPoll("m1", at=100.0, due_at=None, ends_at=160.0)
+LAST = LastPoll("m1", polled_at=100.0, due_at=None, ends_at=160.0)
 
 
 def test_unchanged_token_is_not_polled_for_a_while() -> None:
@@ -20,7 +20,7 @@ def test_unchanged_token_is_not_polled_for_a_while() -> None:
 
 def test_changed_token_is_polled_at_once() -> None:
     assert not LAST.is_fresh("m2", 100.25)
-    assert not LAST.is_fresh("", 100.25), "a store that does not answer"
+    assert not LAST.is_fresh("", 100.25), "an unreachable store"
 
 
 @pytest.mark.parametrize("change", [{"due_at": 101.0}, {"ends_at": 101.0}, {"max_seconds": 1.0}])

@@ -11,7 +11,7 @@ from icemirror.protocol.due_tables import due_at, is_waiting
 from icemirror.protocol.events import (
     Completed,
     Failed,
-    Paused,
+    PauseRequested,
     Pick,
     Progressed,
     RecoverTable,
@@ -26,9 +26,9 @@ from icemirror.protocol.step import Step, step
 from tests.unit.icemirror.protocol.samples import (
     INVALID,
     ME,
+    OPTIONS,
     POLICY,
     POSITION,
-    TERMS,
     TRANSIENT,
     dirty,
     owned,
@@ -47,20 +47,20 @@ def table_after(result: Step) -> TableRow:
     return result.row
 
 
-def asked(row: TableRow | None = None, replay: Replay = REPLAY, now: float = 5.0) -> Step:
-    return step(rows(*([row] if row else [])), ReplayRequested(now, NAME, TERMS, replay), POLICY)
+def request(row: TableRow | None = None, replay: Replay = REPLAY, now: float = 5.0) -> Step:
+    return step(rows(*([row] if row else [])), ReplayRequested(now, NAME, OPTIONS, replay), POLICY)
 
 
-def test_a_request_is_a_notice_and_may_be_taken_at_once() -> None:
-    row = table_after(asked())
+def test_replay_request_is_a_notice_and_due_at_once() -> None:
+    row = table_after(request())
     assert (row.replay, row.dirty, row.covered) == (REPLAY, 1, 0)
     assert is_waiting(row)
     assert due_at(replace(row, min_interval_seconds=900.0, completed_at=4.0), 5.0, POLICY) == 5.0
 
 
-def test_a_request_lifts_a_quarantine_but_not_a_pause() -> None:
+def test_replay_request_lifts_a_quarantine_but_not_a_pause() -> None:
     stopped = dirty(quarantined=True, failures=3, not_before=99.0, error=INVALID, paused=True)
-    row = table_after(asked(stopped))
+    row = table_after(request(stopped))
     assert (row.quarantined, row.failures, row.not_before, row.error, row.paused) == (
         False,
         0,
@@ -71,26 +71,26 @@ def test_a_request_lifts_a_quarantine_but_not_a_pause() -> None:
     assert not is_waiting(row)
 
 
-def test_a_second_request_is_refused_while_the_first_waits_and_the_same_one_changes_nothing() -> None:
-    waiting = table_after(asked())
-    assert asked(waiting, OTHER) == Step(None, (ReplayRefused(REPLAY),))
-    assert asked(waiting) == Step(None)
+def test_second_request_is_refused_and_a_repeated_one_changes_nothing() -> None:
+    waiting = table_after(request())
+    assert request(waiting, OTHER) == Step(None, (ReplayRefused(REPLAY),))
+    assert request(waiting) == Step(None)
 
 
 def test_owner_receives_the_replay() -> None:
-    picked = step(rows(table_after(asked()), slot(SlotState.RUNNING)), Pick(9.0, ME), POLICY)
+    picked = step(rows(table_after(request()), slot(SlotState.RUNNING)), Pick(9.0, ME), POLICY)
     assert picked.actions == (MergeTable(NAME, 1, REPLAY),)
-    came_meanwhile = owned(replay=REPLAY)
-    assert step(rows(came_meanwhile), Progressed(9.0, ME, NAME), POLICY).actions == (
+    requested_meanwhile = owned(replay=REPLAY)
+    assert step(rows(requested_meanwhile), Progressed(9.0, ME, NAME), POLICY).actions == (
         MergeTable(NAME, 1, REPLAY),
     )
 
 
 @pytest.mark.parametrize("kind", [Progressed, TurnEnded])
-def test_progress_is_kept_for_the_request_that_made_it_and_no_other(kind: type) -> None:
+def test_progress_is_recorded_only_for_its_request(kind: type) -> None:
     event = kind(9.0, ME, NAME, replay_id="r1", progress=HALF)
-    here = table_after(step(rows(owned(replay=REPLAY)), event, POLICY))
-    assert here.replay == replace(REPLAY, progress=HALF)
+    row = table_after(step(rows(owned(replay=REPLAY)), event, POLICY))
+    assert row.replay == replace(REPLAY, progress=HALF)
     assert step(rows(owned(replay=OTHER)), event, POLICY).row is None
 
 
@@ -113,21 +113,21 @@ def test_completed_replay_leaves_the_row_and_the_merge_continues() -> None:
     assert row.dirty > row.covered
 
 
-def test_a_report_of_another_request_ends_nothing() -> None:
+def test_report_of_another_request_ends_no_replay() -> None:
     result = step(rows(owned(replay=OTHER)), Replayed(9.0, ME, NAME, "r1"), POLICY)
     assert (result.row, result.actions) == (None, (MergeTable(NAME, 1, OTHER),))
     assert step(rows(dirty(replay=OTHER)), Replayed(9.0, ME, NAME, "r2"), POLICY).actions == (TableLost(),)
 
 
-def test_an_empty_plan_does_not_cover_a_request_that_came_after_the_notices_were_read() -> None:
+def test_empty_plan_does_not_cover_a_later_request() -> None:
     busy = owned()
-    row = table_after(asked(busy))
+    row = table_after(request(busy))
     row = table_after(step(rows(row), Completed(9.0, ME, NAME, 1, 4.0, "h"), POLICY))
     assert (row.replay, row.dirty, row.covered) == (REPLAY, 2, 1)
 
 
 def test_pause_releases_the_table_and_keeps_the_replay() -> None:
-    row = table_after(step(rows(owned(replay=REPLAY)), Paused(8.0, NAME), POLICY))
+    row = table_after(step(rows(owned(replay=REPLAY)), PauseRequested(8.0, NAME), POLICY))
     result = step(rows(row), Progressed(9.0, ME, NAME, replay_id="r1", progress=HALF), POLICY)
     row = table_after(result)
     assert result.actions == (Released(),)
@@ -156,12 +156,12 @@ def test_blocking_error_ends_the_replay_at_once_and_merging_continues() -> None:
     assert is_waiting(row)
 
 
-def test_a_merge_that_fails_while_a_request_waits_is_not_quarantined_before_the_replay_was_tried() -> None:
+def test_failed_merge_before_a_replay_does_not_quarantine_the_table() -> None:
     row = table_after(step(rows(owned(replay=REPLAY)), Failed(9.0, ME, NAME, INVALID, 0.5), POLICY))
     assert (row.replay, row.quarantined, row.failures) == (REPLAY, False, 1)
 
 
-def test_a_worker_that_dies_counts_against_the_request() -> None:
+def test_dead_worker_counts_as_a_failure_of_the_replay() -> None:
     row = owned(replay=REPLAY, failures=POLICY.max_failures - 1)
     row = table_after(step(rows(row), RecoverTable(9.0, NAME, 0.5), POLICY))
     assert (row.replay, row.quarantined, row.failures) == (None, False, 0)
@@ -174,8 +174,8 @@ def test_replay_is_cancelled_by_its_id() -> None:
     assert step(rows(row), ReplayCancelled(9.0, NAME, "r2"), POLICY).row is None
     row = table_after(step(rows(row), ReplayCancelled(9.0, NAME, "r1"), POLICY))
     assert (row.replay, row.last_replay) == (None, ReplayEnd("r1", 9.0, "cancelled", HALF))
-    told = step(rows(row), Progressed(9.5, ME, NAME, replay_id="r1", progress=HALF), POLICY)
-    assert told.actions == (MergeTable(NAME, 1),)
+    reported = step(rows(row), Progressed(9.5, ME, NAME, replay_id="r1", progress=HALF), POLICY)
+    assert reported.actions == (MergeTable(NAME, 1),)
 
 
 def test_failure_of_a_cancelled_replay_does_not_count() -> None:

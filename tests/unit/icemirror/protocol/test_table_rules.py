@@ -15,10 +15,10 @@ from icemirror.protocol.events import (
     HeadRead,
     HeadReadFailed,
     Noticed,
-    Paused,
+    PauseRequested,
     Progressed,
     RecoverTable,
-    Resumed,
+    ResumeRequested,
     SchedulingOptions,
     TurnEnded,
 )
@@ -28,10 +28,10 @@ from icemirror.protocol.step import Step, step
 from tests.unit.icemirror.protocol.samples import (
     INVALID,
     ME,
+    OPTIONS,
     POLICY,
     POSITION,
     RUN,
-    TERMS,
     TRANSIENT,
     dirty,
     owned,
@@ -54,14 +54,14 @@ def test_first_notice_creates_a_row_with_the_configured_options() -> None:
     assert (row.first_dirty_at, row.last_dirty_at) == (5.0, 5.0)
 
 
-def test_a_second_notice_is_counted_and_the_first_ones_time_is_kept() -> None:
-    row = table_after(step(rows(dirty(at=1.0)), Noticed(9.0, NAME, TERMS), POLICY))
+def test_second_notice_is_counted_and_keeps_the_time_of_the_first() -> None:
+    row = table_after(step(rows(dirty(at=1.0)), Noticed(9.0, NAME, OPTIONS), POLICY))
     assert (row.dirty, row.first_dirty_at, row.last_dirty_at) == (2, 1.0, 9.0)
 
 
-def test_a_notice_after_a_merge_begins_a_new_wait() -> None:
+def test_notice_after_a_merge_starts_a_new_wait() -> None:
     merged = TableRow(NAME, dirty=3, covered=3, first_dirty_at=1.0, last_dirty_at=2.0)
-    assert table_after(step(rows(merged), Noticed(9.0, NAME, TERMS), POLICY)).first_dirty_at == 9.0
+    assert table_after(step(rows(merged), Noticed(9.0, NAME, OPTIONS), POLICY)).first_dirty_at == 9.0
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_notice_after_a_merge_begins_a_new_wait() -> None:
     ],
 )
 def test_reading_a_head_is_a_notice_only_if_it_is_new(row: TableRow, head: str, noticed: bool) -> None:
-    result = step(rows(row), HeadRead(5.0, NAME, TERMS, head), POLICY)
+    result = step(rows(row), HeadRead(5.0, NAME, OPTIONS, head), POLICY)
     after = result.row or row
     assert isinstance(after, TableRow)
     assert (after.dirty > row.dirty) is noticed
@@ -86,7 +86,7 @@ def test_reading_a_head_is_a_notice_only_if_it_is_new(row: TableRow, head: str, 
 
 def test_reading_the_same_head_writes_nothing() -> None:
     row = TableRow(NAME, dirty=1, covered=1, noticed_head="h1", merged_head="h1")
-    assert step(rows(row), HeadRead(5.0, NAME, TERMS, "h1"), POLICY) == Step(None)
+    assert step(rows(row), HeadRead(5.0, NAME, OPTIONS, "h1"), POLICY) == Step(None)
 
 
 @pytest.mark.parametrize(
@@ -94,10 +94,14 @@ def test_reading_the_same_head_writes_nothing() -> None:
     [
         ({"completed_at": 100.0}, 599.0, False),
         ({"completed_at": 100.0}, 600.0, True),
-        ({"completed_at": 9000.0}, 600.0, True),  # by a clock that was ahead
-        ({"completed_at": 9000.0, "last_dirty_at": 550.0}, 600.0, False),  # by one that still is
+        ({"completed_at": 9000.0}, 600.0, True),  # written by a clock that was ahead
+        (
+            {"completed_at": 9000.0, "last_dirty_at": 550.0},
+            600.0,
+            False,
+        ),  # written by a clock that still is ahead
         ({"completed_at": 100.0, "paused": True}, 600.0, False),
-        ({"completed_at": 100.0, "dirty": 2}, 600.0, False),  # waits already
+        ({"completed_at": 100.0, "dirty": 2}, 600.0, False),  # is waiting already
     ],
 )
 def test_reading_the_head_of_a_table_merged_long_ago_is_a_notice(
@@ -105,14 +109,14 @@ def test_reading_the_head_of_a_table_merged_long_ago_is_a_notice(
 ) -> None:
     merged = TableRow(NAME, dirty=1, covered=1, noticed_head="h1", merged_head="h1")
     row = replace(merged, **fields)  # type: ignore[arg-type]
-    after = step(rows(row), HeadRead(now, NAME, TERMS, "h1"), POLICY).row or row
+    after = step(rows(row), HeadRead(now, NAME, OPTIONS, "h1"), POLICY).row or row
     assert isinstance(after, TableRow)
     assert (after.dirty > row.dirty) is noticed
 
 
-def test_resume_is_a_notice_even_where_the_changelog_is_quiet() -> None:
+def test_resume_is_a_notice_even_without_a_new_head() -> None:
     merged = TableRow(NAME, "heavy", 9.0, dirty=1, covered=1, noticed_head="h1", completed_at=4.0)
-    row = table_after(step(rows(merged), Resumed(5.0, NAME), POLICY))
+    row = table_after(step(rows(merged), ResumeRequested(5.0, NAME), POLICY))
     assert (row.dirty, row.covered, row.first_dirty_at, row.noticed_head) == (2, 1, 5.0, "h1")
     assert (row.group, row.min_interval_seconds, row.completed_at) == ("heavy", 9.0, None)
 
@@ -124,21 +128,21 @@ def test_reading_the_head_updates_the_rows_options() -> None:
 
 
 def test_head_error_is_shown_until_a_read_succeeds() -> None:
-    failed = table_after(step(rows(), HeadReadFailed(1.0, NAME, TERMS, INVALID), POLICY))
+    failed = table_after(step(rows(), HeadReadFailed(1.0, NAME, OPTIONS, INVALID), POLICY))
     assert failed.look_error == INVALID
-    assert step(rows(failed), HeadReadFailed(2.0, NAME, TERMS, INVALID), POLICY) == Step(None)
-    assert table_after(step(rows(failed), HeadRead(3.0, NAME, TERMS, "h"), POLICY)).look_error is None
+    assert step(rows(failed), HeadReadFailed(2.0, NAME, OPTIONS, INVALID), POLICY) == Step(None)
+    assert table_after(step(rows(failed), HeadRead(3.0, NAME, OPTIONS, "h"), POLICY)).look_error is None
 
 
-def test_a_table_whose_worker_lives_keeps_its_owner() -> None:
+def test_table_of_a_living_worker_keeps_its_owner() -> None:
     alive = rows(owned(), slot(SlotState.RUNNING))
     assert step(alive, RecoverTable(5.0, NAME, 0.0), POLICY) == Step(None)
 
 
-@pytest.mark.parametrize("gone", [slot(SlotState.FREE), slot(SlotState.RUNNING, gen=8), None])
-def test_table_of_a_dead_worker_is_released_and_its_failure_counts(gone: SlotRow | None) -> None:
-    given = rows(owned(), *([gone] if gone else []))
-    row = table_after(step(given, RecoverTable(5.0, NAME, 0.0), POLICY))
+@pytest.mark.parametrize("dead", [slot(SlotState.FREE), slot(SlotState.RUNNING, gen=8), None])
+def test_table_of_a_dead_worker_is_released_and_its_failure_counts(dead: SlotRow | None) -> None:
+    stored = rows(owned(), *([dead] if dead else []))
+    row = table_after(step(stored, RecoverTable(5.0, NAME, 0.0), POLICY))
     assert (row.owner, row.failures, row.covered) == (None, 1, 0)
     assert row.not_before > 5.0
     assert row.error is not None
@@ -152,9 +156,9 @@ def test_error_of_a_dead_worker_names_its_log() -> None:
     assert row.error.message == "the job died while it merged this table; see /logs/a.log"
 
 
-def test_a_slice_is_reported_with_the_position_and_the_notices_are_read_again() -> None:
-    now_dirtier = replace(owned(), dirty=4)
-    result = step(rows(now_dirtier), Progressed(5.0, ME, NAME, POSITION), POLICY)
+def test_progress_stores_the_position_and_returns_the_newest_notices() -> None:
+    noticed_again = replace(owned(), dirty=4)
+    result = step(rows(noticed_again), Progressed(5.0, ME, NAME, POSITION), POLICY)
     assert table_after(result).position == POSITION
     assert result.actions == (MergeTable(NAME, 4),)
 
@@ -168,7 +172,7 @@ def test_a_slice_is_reported_with_the_position_and_the_notices_are_read_again() 
         Failed(5.0, ME, NAME, TRANSIENT, 0.0),
     ],
 )
-def test_a_worker_that_lost_its_table_changes_nothing(
+def test_worker_that_lost_its_table_changes_nothing(
     event: Progressed | TurnEnded | Completed | Failed,
 ) -> None:
     assert step(rows(dirty()), event, POLICY) == Step(None, (TableLost(),))
@@ -180,7 +184,7 @@ def test_pause_releases_the_table_after_the_slice_without_a_failure() -> None:
     assert result.actions == (Released(),)
 
 
-def test_a_turn_ends_only_if_others_wait() -> None:
+def test_turn_ends_only_if_other_tables_are_due() -> None:
     alone = step(rows(owned()), TurnEnded(50.0, ME, NAME), POLICY)
     assert alone.actions == (MergeTable(NAME, 1),)
     shared = step(rows(owned(), dirty("shop.other")), TurnEnded(50.0, ME, NAME, run=RUN), POLICY)
@@ -189,27 +193,27 @@ def test_a_turn_ends_only_if_others_wait() -> None:
     assert (row.owner, row.yielded_at, row.covered, row.last_run) == (None, 50.0, 0, RUN)
 
 
-def test_a_turn_does_not_end_for_tables_that_may_not_be_taken_yet() -> None:
+def test_turn_does_not_end_for_tables_that_are_not_due() -> None:
     fresh = dirty("shop.other", at=49.0)
     assert step(rows(owned(), fresh), TurnEnded(50.0, ME, NAME), POLICY).actions == (MergeTable(NAME, 1),)
 
 
-def test_a_worker_that_is_asked_to_stop_gives_its_table_back() -> None:
+def test_stopping_worker_releases_its_table() -> None:
     result = step(rows(owned()), TurnEnded(50.0, ME, NAME, releases_table=True), POLICY)
     assert (table_after(result).owner, result.actions) == (None, (Released(),))
 
 
-def test_completion_covers_the_notices_that_were_read_and_no_later_ones() -> None:
-    seen_two_more = replace(owned(failures=2, error=TRANSIENT, quarantined=True, yielded_at=3.0), dirty=3)
+def test_completion_covers_only_the_notices_that_were_read() -> None:
+    noticed_again = replace(owned(failures=2, error=TRANSIENT, quarantined=True, yielded_at=3.0), dirty=3)
     event = Completed(60.0, ME, NAME, 1, 40.0, "h9", POSITION, RUN)
-    row = table_after(step(rows(seen_two_more), event, POLICY))
+    row = table_after(step(rows(noticed_again), event, POLICY))
     assert (row.covered, row.dirty, row.merged_head, row.owner) == (1, 3, "h9", None)
     assert (row.failures, row.error, row.quarantined, row.yielded_at) == (0, None, False, None)
     assert (row.first_dirty_at, row.completed_at) == (40.0, 60.0)
     assert (row.position, row.last_run) == (POSITION, RUN)
 
 
-def test_a_failure_backs_off_longer_each_time_and_then_quarantines() -> None:
+def test_failures_back_off_longer_each_time_and_then_quarantine() -> None:
     row, waits = owned(), []
     for _ in range(3):
         failed = Failed(10.0, ME, NAME, TRANSIENT, 0.5)
@@ -231,9 +235,9 @@ def test_blocking_error_quarantines_at_once() -> None:
     assert (row.failures, row.quarantined, row.owner) == (1, True, None)
 
 
-def test_resume_starts_afresh_and_pause_stops() -> None:
+def test_resume_resets_failures_and_pause_sets_the_flag() -> None:
     quarantined = dirty(quarantined=True, failures=3, not_before=999.0, error=INVALID, paused=True)
-    row = table_after(step(rows(quarantined), Resumed(5.0, NAME), POLICY))
+    row = table_after(step(rows(quarantined), ResumeRequested(5.0, NAME), POLICY))
     assert (row.quarantined, row.paused, row.failures, row.not_before, row.error) == (
         False,
         False,
@@ -241,44 +245,46 @@ def test_resume_starts_afresh_and_pause_stops() -> None:
         0.0,
         None,
     )
-    assert table_after(step(rows(row), Paused(6.0, NAME), POLICY)).paused
-    assert step(rows(), Resumed(5.0, NAME), POLICY) == Step(None)
+    assert table_after(step(rows(row), PauseRequested(6.0, NAME), POLICY)).paused
+    assert step(rows(), ResumeRequested(5.0, NAME), POLICY) == Step(None)
 
 
-PASSED = Declined(50.0, ME, NAME, 0.0)
+DECLINED = Declined(50.0, ME, NAME, 0.0)
 
 
 def test_declined_table_backs_off_then_is_blocked() -> None:
     row = dirty(at=0.0)
     for failures in (1, 2):
-        result = step(rows(row, slot(SlotState.LINGERING)), PASSED, POLICY)
+        result = step(rows(row, slot(SlotState.LINGERING)), DECLINED, POLICY)
         row = replace(table_after(result), not_before=0.0)
         assert (row.failures, row.quarantined, result.actions) == (failures, False, (Released(),))
         assert row.error is not None
         assert row.error.kind == "transient"
-    row = table_after(step(rows(row, slot(SlotState.LINGERING)), PASSED, POLICY))
-    assert (row.failures, row.quarantined, is_blocked(row)) == (3, True, False), "jobs may be of two kinds"
+    row = table_after(step(rows(row, slot(SlotState.LINGERING)), DECLINED, POLICY))
+    assert (row.failures, row.quarantined, is_blocked(row)) == (3, True, False), (
+        "jobs may have different configurations"
+    )
     row = replace(row, not_before=0.0)
-    row = table_after(step(rows(row, slot(SlotState.LINGERING)), PASSED, POLICY))
+    row = table_after(step(rows(row, slot(SlotState.LINGERING)), DECLINED, POLICY))
     assert (row.failures, row.quarantined, is_blocked(row)) == (4, True, True)
 
 
 def test_first_decline_of_a_failing_table_does_not_block_it() -> None:
     row = table_after(
-        step(rows(dirty(failures=2, error=TRANSIENT), slot(SlotState.LINGERING)), PASSED, POLICY)
+        step(rows(dirty(failures=2, error=TRANSIENT), slot(SlotState.LINGERING)), DECLINED, POLICY)
     )
     assert (row.failures, row.quarantined, is_blocked(row)) == (3, True, False)
 
 
-def test_what_another_has_taken_or_may_not_be_taken_is_not_charged() -> None:
+def test_declined_table_that_is_owned_or_not_due_gets_no_failure() -> None:
     for row in (owned(), dirty(paused=True), dirty(not_before=60.0), TableRow(NAME)):
-        assert step(rows(row, slot(SlotState.LINGERING)), PASSED, POLICY) == Step(None, (Released(),))
-    assert step(rows(dirty(), slot(SlotState.FREE)), PASSED, POLICY) == Step(None, (StopWorker(),))
+        assert step(rows(row, slot(SlotState.LINGERING)), DECLINED, POLICY) == Step(None, (Released(),))
+    assert step(rows(dirty(), slot(SlotState.FREE)), DECLINED, POLICY) == Step(None, (StopWorker(),))
 
 
 def test_replay_of_a_table_unknown_to_jobs_ends_with_a_reason() -> None:
     row = dirty(at=0.0, replay=Replay("r1", 0.0), failures=2)
-    ended = table_after(step(rows(row, slot(SlotState.LINGERING)), PASSED, POLICY))
+    ended = table_after(step(rows(row, slot(SlotState.LINGERING)), DECLINED, POLICY))
     assert (ended.replay, ended.failures, ended.quarantined) == (None, 0, False)
     assert ended.last_replay is not None
     assert ended.last_replay.error is not None

@@ -1,4 +1,4 @@
-"""Why a table waits, as far as the state rows show."""
+"""The reasons why a table waits, derived from the state rows."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ POLICY = Policy(recheck_seconds=100.0, lease_seconds=10.0)
 MERGED = TableRow("shop.orders", dirty=1, covered=1, noticed_head="m", completed_at=1000.0)
 
 
-def test_table_that_no_trigger_has_checked() -> None:
-    told = missing_trigger_reason(rows(TableRow("shop.orders", dirty=1)), "shop.orders", 1000.0, POLICY)
-    assert told is not None
-    assert told.startswith("no trigger has checked this table yet; start `icemirror watch`")
-    assert missing_trigger_reason(rows(), "shop.orders", 1000.0, POLICY) == told
+def test_reason_of_a_table_that_no_trigger_has_checked() -> None:
+    reason = missing_trigger_reason(rows(TableRow("shop.orders", dirty=1)), "shop.orders", 1000.0, POLICY)
+    assert reason is not None
+    assert reason.startswith("no trigger has checked this table yet; start `icemirror watch`")
+    assert missing_trigger_reason(rows(), "shop.orders", 1000.0, POLICY) == reason
 
 
 def test_trigger_with_recent_merges_may_still_run() -> None:
@@ -28,57 +28,58 @@ def test_trigger_with_recent_merges_may_still_run() -> None:
 
 
 def test_trigger_without_recent_merges_counts_as_stopped() -> None:
-    told = missing_trigger_reason(rows(MERGED), "shop.orders", 1211.0, POLICY)
-    assert told is not None
-    assert told.startswith(
+    reason = missing_trigger_reason(rows(MERGED), "shop.orders", 1211.0, POLICY)
+    assert reason is not None
+    assert reason.startswith(
         "no trigger seems to be running, the last job ended at 1970-01-01T00:16:40+00:00; "
     )
 
 
 def test_worker_with_a_lease_is_alive() -> None:
-    at_work = SlotRow(SLOT, SlotState.RUNNING, lease_until=2000.0)
-    assert missing_trigger_reason(rows(at_work), "shop.orders", 1999.0, POLICY) is None
-    assert missing_trigger_reason(rows(at_work), "shop.orders", 2001.0, POLICY) is not None
+    running = SlotRow(SLOT, SlotState.RUNNING, lease_until=2000.0)
+    assert missing_trigger_reason(rows(running), "shop.orders", 1999.0, POLICY) is None
+    assert missing_trigger_reason(rows(running), "shop.orders", 2001.0, POLICY) is not None
 
 
-ASKED = replace(MERGED, dirty=2, covered=1, replay=Replay("r", 1000.0))
+REPLAY_REQUESTED = replace(MERGED, dirty=2, covered=1, replay=Replay("r", 1000.0))
 
 
-def why(*given: TableRow | SlotRow, now: float = 1001.0) -> str | None:
-    return waiting_reason(rows(*given), "shop.orders", now, POLICY)
+def reason_of(*stored: TableRow | SlotRow, now: float = 1001.0) -> str | None:
+    return waiting_reason(rows(*stored), "shop.orders", now, POLICY)
 
 
 def test_reason_why_no_worker_serves_a_replay() -> None:
-    assert "is `icemirror watch` running?" in str(why(ASKED))
+    assert "is `icemirror watch` running?" in str(reason_of(REPLAY_REQUESTED))
     assert "is `icemirror watch` running?" in str(
-        why(ASKED, SlotRow(SLOT, SlotState.LINGERING, lease_until=900.0))
+        reason_of(REPLAY_REQUESTED, SlotRow(SLOT, SlotState.LINGERING, lease_until=900.0))
     )
     launching = SlotRow(SLOT, SlotState.LAUNCHING, lease_until=1005.0)
-    assert why(ASKED, launching) == "a job was launched and has not started yet"
+    assert reason_of(REPLAY_REQUESTED, launching) == "a job was launched and has not started yet"
     assert (
-        why(ASKED, replace(launching, state=SlotState.RUNNING)) == "the running job is busy with other tables"
+        reason_of(REPLAY_REQUESTED, replace(launching, state=SlotState.RUNNING))
+        == "the running job is busy with other tables"
     )
-    lost = SlotRow(SLOT, failures=3, quarantined=True, error="no Java", not_before=9999.0)
-    assert str(why(ASKED, lost)).startswith(
+    quarantined = SlotRow(SLOT, failures=3, quarantined=True, error="no Java", not_before=9999.0)
+    assert str(reason_of(REPLAY_REQUESTED, quarantined)).startswith(
         "no worker starts: no Java; fix that, then retry at once with `icemirror resume"
     )
 
 
-def test_living_owner_is_waited_for_and_a_dead_one_is_reported() -> None:
-    taken = replace(ASKED, owner=Owner(SLOT, 7))
-    at_work = SlotRow(SLOT, SlotState.RUNNING, gen=7, lease_until=1005.0)
-    assert why(taken, at_work) is None
-    assert "has died" in str(why(taken, at_work, now=1006.0))
-    assert "has died" in str(why(taken, replace(at_work, gen=8)))
-    assert "has died" in str(why(taken))
+def test_dead_owner_is_a_reason_and_a_living_one_is_not() -> None:
+    owned_table = replace(REPLAY_REQUESTED, owner=Owner(SLOT, 7))
+    running = SlotRow(SLOT, SlotState.RUNNING, gen=7, lease_until=1005.0)
+    assert reason_of(owned_table, running) is None
+    assert "has died" in str(reason_of(owned_table, running, now=1006.0))
+    assert "has died" in str(reason_of(owned_table, replace(running, gen=8)))
+    assert "has died" in str(reason_of(owned_table))
 
 
-def test_what_backs_off_only_waits() -> None:
-    failed = replace(ASKED, failures=1, not_before=1100.0)
-    assert why(failed) is None
-    assert why(failed, now=1101.0) is not None
+def test_back_off_is_not_a_reason() -> None:
+    failed = replace(REPLAY_REQUESTED, failures=1, not_before=1100.0)
+    assert reason_of(failed) is None
+    assert reason_of(failed, now=1101.0) is not None
 
 
-def test_a_lease_by_a_clock_far_ahead_is_no_sign_of_life() -> None:
-    at_work = SlotRow(SLOT, SlotState.RUNNING, lease_until=1e12)
-    assert missing_trigger_reason(rows(at_work), "shop.orders", 1999.0, POLICY) is not None
+def test_lease_by_a_clock_far_ahead_is_ignored() -> None:
+    running = SlotRow(SLOT, SlotState.RUNNING, lease_until=1e12)
+    assert missing_trigger_reason(rows(running), "shop.orders", 1999.0, POLICY) is not None

@@ -1,4 +1,4 @@
-"""Which events a worker sends, and in which order."""
+"""Events that a worker sends, and their order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from icemirror.protocol.events import (
 )
 from icemirror.protocol.replay import Replay, ReplayProgress
 from icemirror.protocol.worker import (
-    Limits,
     MergeConflict,
     MergedToHead,
     MergeFailed,
@@ -28,6 +27,7 @@ from icemirror.protocol.worker import (
     SliceDone,
     Worker,
     WorkerInput,
+    WorkerLimits,
     after_fencing,
     after_merge,
     next_event,
@@ -35,15 +35,15 @@ from icemirror.protocol.worker import (
 )
 from tests.unit.icemirror.protocol.samples import ME, TRANSIENT
 
-LIMITS = Limits(linger_seconds=60.0, turn_slices=2, max_conflicts=2)
+LIMITS = WorkerLimits(linger_seconds=60.0, max_slices_per_turn=2, max_conflicts=2)
 
 
-def after(worker: Worker, answer: Action, now: float = 0.0, *, stopping: bool = False) -> Worker:
+def after(worker: Worker, action: Action, now: float = 0.0, *, stopping: bool = False) -> Worker:
     event = next_event(worker, WorkerInput(now, stopping=stopping), LIMITS)
-    return transition(worker, event, answer, LIMITS)
+    return transition(worker, event, action, LIMITS)
 
 
-def told_event(worker: Worker, *, stopping: bool = False) -> Event:
+def sent_event(worker: Worker, *, stopping: bool = False) -> Event:
     return next_event(worker, WorkerInput(0.0, stopping=stopping), LIMITS)
 
 
@@ -51,7 +51,7 @@ def merging(dirty: int = 1) -> Worker:
     return after(Worker(ME, Phase.PICK), MergeTable("t", dirty))
 
 
-def test_a_worker_starts_beats_picks_and_merges() -> None:
+def test_worker_starts_sends_a_heartbeat_picks_and_merges() -> None:
     worker = Worker(ME)
     assert worker.phase is Phase.START
     worker = after(worker, SlotHeld(7))
@@ -68,11 +68,11 @@ def test_a_worker_starts_beats_picks_and_merges() -> None:
     "phase",
     [Phase.START, Phase.HEARTBEAT, Phase.PICK, Phase.LINGER, Phase.LEAVE, Phase.RESCAN],
 )
-def test_a_worker_that_is_fenced_ends(phase: Phase) -> None:
+def test_fenced_worker_ends(phase: Phase) -> None:
     assert after(Worker(ME, phase), StopWorker()).phase is Phase.END
 
 
-def test_after_a_slice_the_notices_are_read_again_before_the_next_plan() -> None:
+def test_notices_are_read_after_a_slice_before_the_next_plan() -> None:
     worker = after_merge(merging(), SliceDone(), LIMITS)
     assert worker.phase is Phase.REPORT
     worker = after(worker, MergeTable("t", 5), now=8.0)
@@ -81,18 +81,18 @@ def test_after_a_slice_the_notices_are_read_again_before_the_next_plan() -> None
     assert (worker.turn.dirty, worker.turn.read_at, worker.turn.slices) == (5, 8.0, 1)
 
 
-def test_a_turn_may_end_after_some_slices_and_starts_counting_again_if_it_does_not() -> None:
+def test_turn_may_end_after_some_slices_else_its_count_restarts() -> None:
     worker = after_merge(merging(), SliceDone(), LIMITS)
-    assert isinstance(told_event(worker), Progressed)
+    assert isinstance(sent_event(worker), Progressed)
     worker = after_merge(after(worker, MergeTable("t", 1)), SliceDone(), LIMITS)
-    assert isinstance(told_event(worker), TurnEnded)
-    again = after(worker, MergeTable("t", 1))
-    assert again.turn is not None
-    assert again.turn.slices == 0
+    assert isinstance(sent_event(worker), TurnEnded)
+    continued = after(worker, MergeTable("t", 1))
+    assert continued.turn is not None
+    assert continued.turn.slices == 0
     assert after(worker, Released()).phase is Phase.HEARTBEAT
 
 
-def test_an_empty_plan_completes_with_the_notices_that_were_read_before_it() -> None:
+def test_empty_plan_completes_with_the_notices_read_before_it() -> None:
     worker = after_merge(merging(dirty=4), MergedToHead("h"), LIMITS)
     event = next_event(worker, WorkerInput(12.0), LIMITS)
     assert (event.dirty, event.head) == (4, "h")  # type: ignore[union-attr]
@@ -104,11 +104,11 @@ def test_an_empty_plan_completes_with_the_notices_that_were_read_before_it() -> 
 def test_worker_reports_a_failure_and_continues() -> None:
     worker = after_merge(merging(), MergeFailed(TRANSIENT), LIMITS)
     assert worker.phase is Phase.FAIL
-    assert told_event(worker).error == TRANSIENT  # type: ignore[union-attr]
+    assert sent_event(worker).error == TRANSIENT  # type: ignore[union-attr]
     assert after(worker, Released()).phase is Phase.HEARTBEAT
 
 
-def test_a_conflict_is_planned_again_but_not_for_ever() -> None:
+def test_conflict_is_planned_again_up_to_a_limit() -> None:
     worker = merging()
     for _ in range(LIMITS.max_conflicts):
         worker = after(after_merge(worker, MergeConflict(TRANSIENT), LIMITS), MergeTable("t", 1))
@@ -134,27 +134,27 @@ def test_worker_lingers_then_leaves_then_scans_once_more() -> None:
     worker = after(worker, Released())
     assert worker.phase is Phase.RESCAN
     back = after(worker, SlotHeld(8))
-    assert (back.phase, back.me) == (Phase.PICK, replace(ME, gen=8))
+    assert (back.phase, back.id) == (Phase.PICK, replace(ME, gen=8))
 
 
-def test_a_worker_stays_for_work_that_is_due_soon() -> None:
+def test_worker_lingers_for_a_table_that_is_due_soon() -> None:
     lingering = replace(Worker(ME, Phase.LINGER), idle_since=0.0)
     assert after(lingering, Idle(130.0), now=70.0).phase is Phase.LINGER
     assert after(lingering, Idle(131.0), now=70.0).phase is Phase.LEAVE
 
 
-def test_a_worker_makes_room_for_one_that_knows_the_tables_that_wait() -> None:
+def test_worker_leaves_if_unknown_tables_are_due() -> None:
     lingering = replace(Worker(ME, Phase.LINGER), idle_since=0.0)
     assert after(lingering, Idle(None, unknown_tables_due=True), now=1.0).phase is Phase.LEAVE
 
 
-def test_a_worker_that_is_asked_to_stop_gives_back_its_table_and_its_slot() -> None:
+def test_stopping_worker_releases_its_table_and_its_slot() -> None:
     worker = after_merge(merging(), SliceDone(), LIMITS)
-    event = told_event(worker, stopping=True)
+    event = sent_event(worker, stopping=True)
     assert isinstance(event, TurnEnded)
     assert event.releases_table
     idle = transition(worker, event, Released(), LIMITS)
-    assert isinstance(told_event(idle, stopping=True), Leave)
+    assert isinstance(sent_event(idle, stopping=True), Leave)
     assert after(idle, Released(), stopping=True).phase is Phase.END
     assert after(Worker(ME, Phase.LINGER), Released(), stopping=True).phase is Phase.END
 
@@ -174,33 +174,33 @@ def replaying() -> Worker:
 
 def test_replay_is_reported_slice_by_slice_before_the_merge_continues() -> None:
     worker = after_merge(replaying(), SliceDone(HALF), LIMITS)
-    event = told_event(worker)
+    event = sent_event(worker)
     assert isinstance(event, Progressed)
     assert (event.replay_id, event.progress) == ("r1", HALF)
     worker = after_merge(
         after(worker, MergeTable("t", 1, replace(REPLAY, progress=HALF))), ReplayDone(HALF), LIMITS
     )
     assert worker.phase is Phase.REPLAYED
-    event = told_event(worker)
+    event = sent_event(worker)
     assert isinstance(event, Replayed)
     assert (event.replay_id, event.progress) == ("r1", HALF)
     worker = after(worker, MergeTable("t", 2))
     assert (worker.phase, worker.turn and worker.turn.replay) == (Phase.MERGE, None)
 
 
-def test_a_turn_may_end_amid_a_replay_with_its_progress() -> None:
+def test_turn_may_end_during_a_replay_with_its_progress() -> None:
     worker = after_merge(replaying(), SliceDone(HALF), LIMITS)
     worker = after_merge(after(worker, MergeTable("t", 1, REPLAY)), SliceDone(HALF), LIMITS)
-    event = told_event(worker)
+    event = sent_event(worker)
     assert isinstance(event, TurnEnded)
     assert (event.replay_id, event.progress) == ("r1", HALF)
 
 
 def test_failure_states_whether_the_replay_failed() -> None:
-    event = told_event(after_merge(replaying(), MergeFailed(TRANSIENT), LIMITS))
+    event = sent_event(after_merge(replaying(), MergeFailed(TRANSIENT), LIMITS))
     assert isinstance(event, Failed)
     assert event.replay_id == "r1"
-    event = told_event(after_merge(merging(), MergeFailed(TRANSIENT), LIMITS))
+    event = sent_event(after_merge(merging(), MergeFailed(TRANSIENT), LIMITS))
     assert isinstance(event, Failed)
     assert event.replay_id is None
 
@@ -215,11 +215,11 @@ def test_worker_declines_each_unknown_table_then_leaves() -> None:
     worker = after(worker, Released())
     assert next_event(worker, WorkerInput(2.0, 0.5), LIMITS) == Declined(2.0, ME, "b", 0.5)
     worker = after(worker, Released())
-    assert isinstance(told_event(worker), Leave)
+    assert isinstance(sent_event(worker), Leave)
     assert after(worker, Released()).phase is Phase.RESCAN, "like a leaving worker"
 
 
-def test_a_worker_whose_clock_is_behind_lives_by_the_clock_that_launched_it() -> None:
+def test_worker_with_a_slow_clock_uses_the_clock_of_its_launch() -> None:
     worker = after(Worker(ME), SlotHeld(7, 700.0), now=100.0)
     assert next_event(worker, WorkerInput(101.0), LIMITS) == Heartbeat(701.0, ME)
     worker = after(after(worker, SlotHeld(7), now=101.0), MergeTable("t", 1), now=102.0)

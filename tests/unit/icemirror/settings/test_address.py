@@ -15,7 +15,7 @@ from icemirror.settings.address import Address
         ("metrics.example.com:9464", Address("metrics.example.com", 9464), False),
     ],
 )
-def test_addresses_are_host_and_port(text: str, address: Address, loopback: bool) -> None:
+def test_address_has_a_host_and_a_port(text: str, address: Address, loopback: bool) -> None:
     assert Address.parse(text) == address
     assert str(address) == text
     assert address.is_loopback is loopback
@@ -24,6 +24,6 @@ def test_addresses_are_host_and_port(text: str, address: Address, loopback: bool
 @pytest.mark.parametrize(
     "text", ["", "9464", ":9464", "host", "host:", "host:x", "host:70000", "http://h:1", "::1:80"]
 )
-def test_what_is_not_host_and_port_is_refused(text: str) -> None:
+def test_text_without_host_and_port_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not an address"):
         Address.parse(text)

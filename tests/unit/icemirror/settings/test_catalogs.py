@@ -17,7 +17,7 @@ iceberg:
 """
 
 
-def test_flat_keys_are_a_rest_catalog_in_pyicebergs_names(load: Load) -> None:
+def test_flat_keys_become_properties_of_a_rest_catalog(load: Load) -> None:
     assert load(FLAT + TABLES).catalog_properties(None) == {
         "type": "rest",
         "uri": "https://catalog.example.com/api",
@@ -44,7 +44,7 @@ def test_properties_pass_through_as_text(load: Load) -> None:
     }
 
 
-def test_more_catalogs_are_found_by_name(load: Load) -> None:
+def test_additional_catalogs_are_found_by_name(load: Load) -> None:
     settings = load("iceberg: {catalog: {type: glue}, catalogs: {lake: {uri: 'http://lake'}}}\n" + TABLES)
     assert settings.catalog_properties("lake") == {"uri": "http://lake"}
     with pytest.raises(Invalid, match=r"no catalog 'lakes' under iceberg\.catalogs; did you mean lake\?"):
@@ -130,7 +130,7 @@ def test_properties_are_a_copy(load: Load) -> None:
         ),
     ],
 )
-def test_a_catalog_that_cannot_work_is_refused(refuse: Refuse, iceberg: str, problem: str) -> None:
+def test_invalid_catalog_is_refused(refuse: Refuse, iceberg: str, problem: str) -> None:
     (found,) = refuse(f"iceberg: {iceberg}\n{TABLES}")
     assert found.removeprefix("icemirror.yaml:1: ").startswith(problem)
 
@@ -146,7 +146,7 @@ def test_a_catalog_that_cannot_work_is_refused(refuse: Refuse, iceberg: str, pro
         "mysql+pymysql://db/lake",
     ],
 )
-def test_addresses_of_databases_are_taken(load: Load, uri: str) -> None:
+def test_database_urls_are_accepted(load: Load, uri: str) -> None:
     settings = load(f"iceberg: {{catalog: {{type: sql, uri: '{uri}'}}}}\n{TABLES}")
     assert settings.catalog_properties(None)["uri"] == uri
 

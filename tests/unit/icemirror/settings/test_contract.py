@@ -1,4 +1,4 @@
-"""The contract's example, word for word, and the shipped examples."""
+"""The example of the contract, literally, and the shipped examples."""
 
 from __future__ import annotations
 
@@ -6,23 +6,24 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 import yaml
 
 from icemirror.config_file.find import EXAMPLE
 from icemirror.config_file.load import load_settings
-from icemirror.config_file.schema import SchemaWalk, json_schema
+from icemirror.config_file.schema import SchemaReader, json_schema
 from icemirror.settings import Settings
 
 ROOT = Path(__file__).parents[4]
 CONTRACT = Path(__file__).with_name("contract.yaml")
-SEED_ENVIRONMENT = {
+FLAT_KEYS_ENVIRON = {
     "ICEBERG_CATALOG_TOKEN": "t0ken",
     "ICEBERG_S3_ACCESS_KEY_ID": "id",
     "ICEBERG_S3_SECRET_ACCESS_KEY": "s3cret",
 }
 
 
-def test_the_contracts_example_loads_word_for_word() -> None:
+def test_contract_example_loads_literally() -> None:
     settings = load_settings(CONTRACT, {})
     assert settings.model_dump(mode="json") == {
         "project_ref": "shop",
@@ -180,15 +181,15 @@ def test_the_contracts_example_loads_word_for_word() -> None:
     }
 
 
-def test_the_contracts_example_survives_being_written_and_read(tmp_path: Path) -> None:
+def test_contract_example_is_equal_after_a_round_trip(tmp_path: Path) -> None:
     settings = load_settings(CONTRACT, {})
     copy = tmp_path / "copy.yaml"
     copy.write_text(settings.model_dump_json())
     assert load_settings(copy, {}).model_dump() == settings.model_dump()
 
 
-def test_the_contracts_values_are_the_defaults_wherever_it_says_nothing_else() -> None:
-    """Left out, every key that is not an example's own comes out the same."""
+def test_contract_values_are_the_defaults() -> None:
+    """Keys that the example does not choose have the same value if they are left out."""
     settings = load_settings(CONTRACT, {})
     bare = Settings.model_validate(
         {
@@ -198,8 +199,8 @@ def test_the_contracts_values_are_the_defaults_wherever_it_says_nothing_else() -
             ],
         }
     )
-    own = {"primary_keys", "operation_column", "operation_values", "sequence_column", "partition_by"}
-    assert bare.tables[0].model_dump(exclude=own) == settings.tables[0].model_dump(exclude=own)
+    chosen = {"primary_keys", "operation_column", "operation_values", "sequence_column", "partition_by"}
+    assert bare.tables[0].model_dump(exclude=chosen) == settings.tables[0].model_dump(exclude=chosen)
     assert bare.merge_interval == settings.merge_interval
     assert bare.job.model_dump(exclude={"spark"}) == settings.job.model_dump(exclude={"spark"})
     sources = {"sources", "state"}
@@ -207,14 +208,14 @@ def test_the_contracts_values_are_the_defaults_wherever_it_says_nothing_else() -
     assert bare.telemetry == settings.telemetry
 
 
-def test_both_secrets_of_the_contracts_example_are_used_when_set() -> None:
+def test_secrets_of_the_contract_example_are_used_when_set() -> None:
     settings = load_settings(CONTRACT, {"NOTIFY_TOKEN": "n", "SENTRY_DSN": "https://k@sentry/1"})
     assert settings.trigger.sources.http is not None
     assert settings.trigger.sources.http.token.get_secret_value() == "n"
     assert settings.sentry is not None
 
 
-def test_the_local_example_is_ten_lines_and_the_one_that_the_error_shows() -> None:
+def test_local_example_has_ten_lines_and_is_shown_in_the_error() -> None:
     text = (ROOT / "examples" / "local.yaml").read_text()
     assert text == EXAMPLE
     assert len(text.splitlines()) == 10
@@ -224,27 +225,36 @@ def test_the_local_example_is_ten_lines_and_the_one_that_the_error_shows() -> No
     )
 
 
-def test_the_seeds_example_loads() -> None:
-    settings = load_settings(ROOT / "examples" / "rest-flat-keys.yaml", SEED_ENVIRONMENT)
+def test_flat_keys_example_loads() -> None:
+    settings = load_settings(ROOT / "examples" / "rest-flat-keys.yaml", FLAT_KEYS_ENVIRON)
     assert settings.catalog_properties(None)["s3.secret-access-key"] == "s3cret"
     assert settings.table("public.users").sequence_column == ("cdc_sequence_number",)
     assert (settings.batch_size, settings.merge_interval, settings.sentry) == (10000, 3600, None)
 
 
-def test_the_full_example_has_every_key() -> None:
+@pytest.mark.parametrize("name", ["debezium-postgres", "discover", "glue-dms"])
+def test_example_of_a_writer_loads(name: str) -> None:
+    environ = {"HOME": "/home/me", "CLIENT_ID": "id", "CLIENT_SECRET": "s3cret"}
+    settings = load_settings(ROOT / "examples" / f"{name}.yaml", environ)
+    assert settings.tables or settings.discover
+
+
+def test_full_example_has_every_key() -> None:
     path = ROOT / "examples" / "full.yaml"
     settings = load_settings(path, {"LAKE_TOKEN": "x"})
     assert [table.name for table in settings.tables] == ["shop.orders", "finance.payments"]
     assert settings.model_fields_set == set(Settings.model_fields)
     assert settings.trigger.model_fields_set == set(type(settings.trigger).model_fields)
     written = set(_settings_in(path.read_text()))
-    wanted = {entry.path for entry in SchemaWalk(json_schema()).entries() if entry.path[0] != "discover[]"}
-    assert len(wanted) > 100
-    assert sorted(wanted - written) == []
+    expected = {
+        entry.path for entry in SchemaReader(json_schema()).entries() if entry.path[0] != "discover[]"
+    }
+    assert len(expected) > 100
+    assert sorted(expected - written) == []
 
 
 def _settings_in(text: str) -> Iterator[tuple[str, ...]]:
-    """The paths of all settings in a file; a comment that is a setting counts, in the section it stands in."""
+    """Return the paths of all settings in a file; a commented setting counts as part of its section."""
     yield from _paths(yaml.safe_load(text), ())
     for section, content in _sections(text):
         for commented in re.findall(r"^  # [a-z_0-9]+:.*\n(?:^  #   .*\n)*", content, re.MULTILINE):
@@ -258,7 +268,7 @@ def _sections(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _paths(value: object, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """As in the JSON schema: `[]` for items of a list, the variant of `state` and `launcher` in brackets."""
+    """Yield paths as in the JSON schema: `[]` for items, the variant of `state` and `launcher` in brackets."""
     match value:
         case dict():
             if "type" in value and path[-1:] in (("state",), ("launcher",)):

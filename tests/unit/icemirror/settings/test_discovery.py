@@ -30,7 +30,7 @@ def expand(settings: Settings, *tables: str) -> Settings:
     return expand_discovered(settings, list_tables)
 
 
-def test_every_match_becomes_a_table_named_by_what_the_star_matched(load: Load) -> None:
+def test_mirror_is_named_after_the_part_that_the_star_matched(load: Load) -> None:
     settings = load(
         f"{CATALOG}discover: [{{namespace: raw, match: '*_changelog', mirror_namespace: shop}}]\n"
     )
@@ -46,7 +46,7 @@ def test_star_may_be_anywhere_and_mirrors_may_stay_in_the_namespace(load: Load) 
     assert names(expand(settings, "a.b.cdc_x_log", "a.b.cdc_log")) == [("a.b.cdc_x_log", "a.b.x")]
 
 
-def test_options_of_the_entry_are_the_tables_options(load: Load) -> None:
+def test_options_of_an_entry_apply_to_its_tables(load: Load) -> None:
     settings = load(
         f"{CATALOG}discover:\n  - namespace: raw\n    match: '*_log'\n    group: heavy\n    profile: debezium\n"
         "    sequence_column: [lsn, ord]\n    partition_by: [day(ts)]\n    min_interval: 5m\n"
@@ -57,7 +57,7 @@ def test_options_of_the_entry_are_the_tables_options(load: Load) -> None:
     assert table.operation_column is None
 
 
-def test_listed_tables_win_and_are_not_doubled(load: Load) -> None:
+def test_listed_tables_override_discovered_ones(load: Load) -> None:
     settings = load(
         f"{CATALOG}tables:\n  - {{changelog: raw.a_log, mirror: own.a, group: mine}}\n"
         "  - {changelog: other.b, mirror: shop.b, group: mine}\n"
@@ -68,13 +68,13 @@ def test_listed_tables_win_and_are_not_doubled(load: Load) -> None:
     assert expanded.tables[0].group == "mine"
 
 
-def test_expanding_again_changes_nothing(load: Load) -> None:
+def test_second_expansion_changes_nothing(load: Load) -> None:
     settings = load(f"{CATALOG}discover: [{{namespace: raw, match: '*_log', mirror_namespace: shop}}]\n")
     once = expand(settings, "raw.a_log")
     assert expand(once, "raw.a_log") == once
 
 
-def test_a_changelog_of_two_entries_becomes_one_table(load: Load) -> None:
+def test_changelog_of_two_entries_becomes_one_table(load: Load) -> None:
     settings = load(
         f"{CATALOG}discover:\n  - {{namespace: raw, match: 'a*_log', mirror_namespace: first}}\n"
         "  - {namespace: raw, match: '*_log', mirror_namespace: second}\n"
@@ -85,7 +85,7 @@ def test_a_changelog_of_two_entries_becomes_one_table(load: Load) -> None:
     ]
 
 
-def test_two_changelogs_for_one_mirror_are_an_error_and_not_a_choice(load: Load) -> None:
+def test_two_changelogs_for_one_mirror_are_an_error(load: Load) -> None:
     settings = load(
         f"{CATALOG}discover:\n  - {{namespace: raw, match: '*_log', mirror_namespace: shop}}\n"
         "  - {namespace: raw2, match: '*_log', mirror_namespace: shop}\n"
@@ -94,7 +94,7 @@ def test_two_changelogs_for_one_mirror_are_an_error_and_not_a_choice(load: Load)
         expand(settings, "raw.a_log", "raw2.a_log")
 
 
-def test_a_mirror_is_not_taken_for_a_changelog(load: Load) -> None:
+def test_mirror_is_not_discovered_as_a_changelog(load: Load) -> None:
     settings = load(
         f"{CATALOG}tables: [{{changelog: raw.x, mirror: shop.x_log}}]\n"
         "discover: [{namespace: shop, match: '*_log'}]\n"
@@ -105,19 +105,19 @@ def test_a_mirror_is_not_taken_for_a_changelog(load: Load) -> None:
     ]
 
 
-def test_the_entrys_catalog_is_listed(load: Load) -> None:
+def test_catalog_of_the_entry_is_listed(load: Load) -> None:
     settings = load(
         "iceberg: {catalog: {type: glue}, catalogs: {lake: {type: glue}}}\n"
         "discover: [{namespace: raw, match: '*', changelog_catalog: lake, group: g}]\n"
     )
-    asked: list[tuple[str | None, str]] = []
+    listed: list[tuple[str | None, str]] = []
 
     def list_tables(catalog: str | None, namespace: str) -> list[str]:
-        asked.append((catalog, namespace))
+        listed.append((catalog, namespace))
         return ["a"]
 
     (table,) = expand_discovered(settings, list_tables).tables
-    assert asked == [("lake", "raw")]
+    assert listed == [("lake", "raw")]
     assert (table.changelog_catalog, table.name) == ("lake", "raw.a")
 
 
@@ -134,6 +134,6 @@ def test_the_entrys_catalog_is_listed(load: Load) -> None:
         ("{namespace: raw, match: '*_log', mirror_catalog: x}", "mirror_catalog: no catalog 'x'"),
     ],
 )
-def test_an_entry_that_cannot_work_is_refused(refuse: Refuse, entry: str, problem: str) -> None:
+def test_invalid_entry_is_refused(refuse: Refuse, entry: str, problem: str) -> None:
     (found,) = refuse(f"{CATALOG}discover: [{entry}]\n")
     assert found.removeprefix("icemirror.yaml:2: discover[0].").startswith(problem)

@@ -1,4 +1,4 @@
-"""The configuration refuses what a merge would refuse, if the configuration alone shows it."""
+"""The configuration refuses properties that a merge would refuse."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.unit.icemirror.settings.samples import TABLES, Load, Refuse
 from trigger.heads.head_source import open_head_source
 
 PARQUET = "write.parquet."
-WRONG = [
+INVALID_PROPERTIES = [
     *((name, "big") for name in NUMBERS),
     ("write.target-file-size-bytes", "0"),
     ("icemirror.max-snapshots", "-3"),
@@ -36,7 +36,7 @@ WRONG = [
     ("write.object-storage.enabled", "perhaps"),
     ("write.object-storage.partitioned-paths", "perhaps"),
 ]
-RIGHT = [
+VALID_PROPERTIES = [
     *((name, "7") for name in NUMBERS),
     *((name, "") for name in NUMBERS),
     ("write.metadata.metrics.max-inferred-column-defaults", "-1"),
@@ -54,31 +54,31 @@ RIGHT = [
 ]
 
 
-@pytest.mark.parametrize(("name", "text"), WRONG)
-def test_a_property_that_a_merge_refuses_is_refused_in_the_same_words(
+@pytest.mark.parametrize(("name", "text"), INVALID_PROPERTIES)
+def test_invalid_property_is_refused_with_the_message_of_a_merge(
     refuse_table: Refuse, name: str, text: str
 ) -> None:
     (problem,) = refuse_table(f"table_properties: {{{name}: '{text}'}}")
-    said = re.fullmatch(r'table_properties(?:\["[^"]+"\]|\.\S+): (is .*)', problem)
-    assert said is not None, problem
-    with pytest.raises(Invalid, match=re.escape(f"{name} {said[1]}")):
+    message = re.fullmatch(r'table_properties(?:\["[^"]+"\]|\.\S+): (is .*)', problem)
+    assert message is not None, problem
+    with pytest.raises(Invalid, match=re.escape(f"{name} {message[1]}")):
         check_properties({name: text})
 
 
-@pytest.mark.parametrize(("name", "text"), RIGHT)
+@pytest.mark.parametrize(("name", "text"), VALID_PROPERTIES)
 def test_valid_property_is_accepted(load_table: Load, name: str, text: str) -> None:
     (table,) = load_table(f'table_properties: {{{name}: "{text}"}}').tables
     assert table.table_properties == {name: text}
 
 
-def test_a_level_counts_for_the_codec_that_is_named() -> None:
+def test_compression_level_is_checked_against_its_codec() -> None:
     level = f"{PARQUET}compression-level"
     assert list(invalid_properties({level: "10", f"{PARQUET}compression-codec": "gzip"}))
     assert not list(invalid_properties({level: "10", f"{PARQUET}compression-codec": "brotli"}))
     assert not list(invalid_properties({level: "high", f"{PARQUET}compression-codec": "snappy"}))
 
 
-def test_levels_are_those_of_arrow() -> None:
+def test_compression_levels_match_arrow() -> None:
     for codec, (least, most) in LEVELS.items():
         assert pa.Codec.minimum_compression_level(codec) == least
         assert pa.Codec.maximum_compression_level(codec) == most
@@ -118,23 +118,21 @@ def test_levels_are_those_of_arrow() -> None:
         ("operation_column: x, sequence_column: [a, x]", "sequence_column: 'x' is the operation_column"),
     ],
 )
-def test_options_that_no_mirror_can_have_are_refused(
-    refuse_table: Refuse, options: str, problem: str
-) -> None:
+def test_contradictory_options_are_refused(refuse_table: Refuse, options: str, problem: str) -> None:
     (found,) = refuse_table(options)
     assert found.startswith(problem)
 
 
-def test_a_column_that_is_kept_may_be_partitioned_by(load_table: Load) -> None:
+def test_kept_cdc_column_can_be_a_partition_column(load_table: Load) -> None:
     assert load_table("sequence_column: ts, keep_columns: [ts], partition_by: [day(ts)]").tables
 
 
-def test_columns_that_the_source_may_have_as_well_are_left_to_the_changelog(load_table: Load) -> None:
-    """Supabase ETL calls its own otherwise where the source has some of these names."""
+def test_default_cdc_columns_are_checked_against_the_changelog_only(load_table: Load) -> None:
+    """Supabase ETL renames its CDC columns if the source has columns with these names."""
     assert load_table("primary_keys: [sequence_number], partition_by: [cdc_operation]").tables
 
 
-def test_discovered_tables_are_checked_as_well(tmp_path: Path) -> None:
+def test_discovered_tables_are_checked(tmp_path: Path) -> None:
     path = tmp_path / "icemirror.yaml"
     path.write_text(
         "iceberg: {catalog: {type: glue}}\n"
@@ -144,7 +142,7 @@ def test_discovered_tables_are_checked_as_well(tmp_path: Path) -> None:
         load_settings(path, {})
 
 
-def test_every_command_ends_with_2_and_names_the_line(
+def test_every_command_exits_with_2_and_prints_the_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "icemirror.yaml"
@@ -158,8 +156,10 @@ def test_every_command_ends_with_2_and_names_the_line(
     )
     for command in (["config", "check"], ["merge"], ["plan"]):
         assert run([*command, "-c", str(path)]) == 2
-        told = capsys.readouterr().err
-        assert f"{path}:6: tables[0].table_properties[\"write.target-file-size-bytes\"]: is '128MB'" in told
+        printed = capsys.readouterr().err
+        assert (
+            f"{path}:6: tables[0].table_properties[\"write.target-file-size-bytes\"]: is '128MB'" in printed
+        )
 
 
 @pytest.mark.parametrize(
@@ -178,5 +178,5 @@ def test_catalogs_that_the_trigger_does_not_support_are_listed(
     assert unsupported_settings(load(f"iceberg: {{catalog: {json.dumps(properties)}}}\n{TABLES}")) == [
         str(refused.value)
     ]
-    beside = f"iceberg: {{catalog: {{type: glue}}, catalogs: {{other: {json.dumps(properties)}}}}}\n{TABLES}"
-    assert unsupported_settings(load(beside)) == [], "nobody's changelog is there"
+    unused = f"iceberg: {{catalog: {{type: glue}}, catalogs: {{other: {json.dumps(properties)}}}}}\n{TABLES}"
+    assert unsupported_settings(load(unused)) == [], "no changelog is in this catalog"

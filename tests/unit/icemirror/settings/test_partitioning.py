@@ -45,7 +45,7 @@ def test_expressions_are_parsed(text: str, field: PartitionField) -> None:
         ("day[3](ts)", "day takes no number"),
     ],
 )
-def test_mistakes_are_reported(text: str, message: str) -> None:
+def test_invalid_expressions_are_reported(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         PartitionField.parse(text)
 
@@ -55,7 +55,7 @@ def test_mistakes_are_reported(text: str, message: str) -> None:
     st.integers(1, 2**31 - 1),
     st.from_regex(r"[A-Za-z_][A-Za-z0-9_.]{0,20}", fullmatch=True),
 )
-def test_every_partition_survives_being_written_and_read(
+def test_partition_field_is_equal_after_a_round_trip(
     transform: Transform, argument: int, column: str
 ) -> None:
     field = PartitionField(transform, argument if transform in ("bucket", "truncate") else None, column)

@@ -1,4 +1,4 @@
-"""The examples in docs/profiles.md load, and the page covers every profile, connector and format."""
+"""The examples in docs/reference/profiles.md load, and the page covers every profile, connector and format."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _TABLE = "tables:\n  - namespace: shop\n    changelog_table: orders_changelog\n 
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_an_example_loads(tmp_path: Path, example: str) -> None:
+def test_example_loads(tmp_path: Path, example: str) -> None:
     path = tmp_path / "icemirror.yaml"
-    is_whole = example.startswith("tables:")
-    path.write_text(_HEAD + (example if is_whole else _TABLE + textwrap.indent(example, "    ")))
+    has_tables = example.startswith("tables:")
+    path.write_text(_HEAD + (example if has_tables else _TABLE + textwrap.indent(example, "    ")))
     assert load_settings(path, {}).tables[0].profile in PROFILES
 
 
-def test_nothing_is_left_out() -> None:
+def test_page_covers_every_profile_connector_and_format() -> None:
     names = [*PROFILES, *CONNECTORS, *get_args(SequenceFormat)]
     assert [name for name in names if f"`{name}`" not in PAGE] == []

@@ -25,7 +25,7 @@ from icemirror.settings.quantities import format_bytes, format_seconds, parse_by
         ("1.1h", 3960.0),
     ],
 )
-def test_durations_are_seconds(text: object, seconds: float) -> None:
+def test_durations_are_parsed_to_seconds(text: object, seconds: float) -> None:
     assert parse_seconds(text) == seconds
 
 
@@ -33,7 +33,7 @@ def test_durations_are_seconds(text: object, seconds: float) -> None:
     "text",
     ["", "s", "-1s", "1 hour", "5M", "1h30m", "1e3s", "nan", "inf", "٣s", None, True, [], -1, float("nan")],
 )
-def test_what_is_not_a_duration_is_refused_with_examples(text: object) -> None:
+def test_invalid_duration_is_refused_with_examples(text: object) -> None:
     with pytest.raises(ValueError, match=r"duration.*ms"):
         parse_seconds(text)
 
@@ -52,12 +52,12 @@ def test_what_is_not_a_duration_is_refused_with_examples(text: object) -> None:
         (7, 7),
     ],
 )
-def test_sizes_are_bytes_in_powers_of_1024(text: object, size: int) -> None:
+def test_sizes_are_parsed_to_bytes_in_powers_of_1024(text: object, size: int) -> None:
     assert parse_bytes(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "MB", "-1MB", "1 PB", "1.3B", "x", None, False, {}])
-def test_what_is_not_a_size_is_refused(text: object) -> None:
+def test_invalid_size_is_refused(text: object) -> None:
     with pytest.raises(ValueError, match=r"size|whole number of bytes"):
         parse_bytes(text)
 
@@ -74,20 +74,20 @@ def test_what_is_not_a_size_is_refused(text: object) -> None:
         (0.0001, "0.0001s"),
     ],
 )
-def test_durations_are_shown_as_people_write_them(seconds: float, text: str) -> None:
+def test_durations_are_formatted_with_the_largest_fitting_unit(seconds: float, text: str) -> None:
     assert format_seconds(seconds) == text
 
 
 @given(st.floats(min_value=0, max_value=1e12, allow_nan=False))
-def test_every_duration_survives_being_written_and_read(seconds: float) -> None:
+def test_duration_is_equal_after_a_round_trip(seconds: float) -> None:
     assert parse_seconds(format_seconds(seconds)) == seconds
 
 
 @given(st.integers(min_value=0, max_value=2**70))
-def test_every_size_survives_being_written_and_read(size: int) -> None:
+def test_size_is_equal_after_a_round_trip(size: int) -> None:
     assert parse_bytes(format_bytes(size)) == size
 
 
-def test_a_duration_without_end_is_refused() -> None:
+def test_too_long_duration_is_refused() -> None:
     with pytest.raises(ValueError, match="too long for a duration"):
         parse_seconds("9" * 400 + "d")

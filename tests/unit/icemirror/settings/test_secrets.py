@@ -9,7 +9,7 @@ from icemirror.settings.masking import MASK, is_secret_name, mask_url, url_secre
 from tests.unit.icemirror.settings.samples import CATALOG, TABLES, Load
 
 SECRET = "hunter2-very-secret"  # noqa: S105
-EVERYWHERE = f"""\
+SECRETS_EVERYWHERE = f"""\
 iceberg:
   catalog:
     type: sql
@@ -40,14 +40,14 @@ sentry: {{dsn: 'https://{SECRET}@sentry/1'}}
 """
 
 
-def test_no_secret_shows_in_repr_or_json(load: Load) -> None:
-    settings = load(EVERYWHERE)
+def test_secrets_are_masked_in_repr_and_json(load: Load) -> None:
+    settings = load(SECRETS_EVERYWHERE)
     for shown in (repr(settings), str(settings), settings.model_dump_json(), str(settings.model_dump())):
         assert SECRET not in shown
         assert MASK in shown
 
 
-def test_flat_secrets_do_not_show_either(load: Load) -> None:
+def test_secrets_in_flat_keys_are_masked(load: Load) -> None:
     settings = load(
         f"iceberg: {{catalog_url: 'http://c', catalog_token: {SECRET}, s3_access_key_id: {SECRET}, "
         f"s3_secret_access_key: {SECRET}}}\n{TABLES}"
@@ -57,7 +57,7 @@ def test_flat_secrets_do_not_show_either(load: Load) -> None:
 
 
 def test_all_secrets_are_listed_for_masking(load: Load) -> None:
-    assert load(EVERYWHERE).secret_values() == {SECRET, f"id:{SECRET}", f"https://{SECRET}@sentry/1"}
+    assert load(SECRETS_EVERYWHERE).secret_values() == {SECRET, f"id:{SECRET}", f"https://{SECRET}@sentry/1"}
     assert load(CATALOG + TABLES).secret_values() == set()
 
 
@@ -74,7 +74,7 @@ def test_all_secrets_are_listed_for_masking(load: Load) -> None:
         "sentry: {dsn: '${S}', '${S}': 1}",
     ],
 )
-def test_no_error_shows_what_a_variable_holds(load: Load, line: str) -> None:
+def test_errors_do_not_show_values_of_variables(load: Load, line: str) -> None:
     with pytest.raises(BadConfig) as refused:
         load(f"{CATALOG}{TABLES}{line}\n", {"S": SECRET})
     assert SECRET not in str(refused.value)
@@ -82,7 +82,7 @@ def test_no_error_shows_what_a_variable_holds(load: Load, line: str) -> None:
     assert refused.value.__context__ is None
 
 
-def test_no_error_shows_the_value_of_a_setting_that_sounds_secret(load: Load) -> None:
+def test_errors_do_not_show_values_of_secret_settings(load: Load) -> None:
     with pytest.raises(BadConfig) as refused:
         load(
             f"{CATALOG}{TABLES}sentry: {{dsn: {{a: {SECRET}}}}}\n"
@@ -106,14 +106,14 @@ def test_no_error_shows_the_value_of_a_setting_that_sounds_secret(load: Load) ->
         "PGPASSWORD",
     ],
 )
-def test_names_of_secrets(name: str) -> None:
+def test_secret_names_are_detected(name: str) -> None:
     assert is_secret_name(name)
 
 
 @pytest.mark.parametrize(
     "name", ["uri", "warehouse", "type", "s3.endpoint", "s3.region", "glue.id", "rest.sigv4-enabled"]
 )
-def test_names_of_no_secrets(name: str) -> None:
+def test_other_names_are_not_secret(name: str) -> None:
     assert not is_secret_name(name)
 
 
@@ -128,12 +128,12 @@ def test_names_of_no_secrets(name: str) -> None:
         ("plain", "plain", []),
     ],
 )
-def test_passwords_in_addresses(url: str, masked: str, secrets: list[str]) -> None:
+def test_passwords_in_urls_are_masked(url: str, masked: str, secrets: list[str]) -> None:
     assert mask_url(url) == masked
     assert url_secrets(url) == secrets
 
 
-def test_the_json_dump_is_a_configuration_again(load: Load) -> None:
+def test_json_dump_is_a_valid_configuration(load: Load) -> None:
     settings = load(f"{CATALOG}{TABLES}merge_interval: 90s\njob: {{max_slice_bytes: 64KB, linger: 500ms}}\n")
     assert load(settings.model_dump_json()) == settings
     assert json.loads(settings.model_dump_json())["job"]["linger"] == "500ms"

@@ -10,7 +10,7 @@ from icemirror.tables.table_id import TableId
 from tests.unit.icemirror.settings.samples import CATALOG, Load, Refuse
 
 
-def test_both_forms_of_naming_give_the_same_tables(load: Load) -> None:
+def test_both_forms_of_table_names_are_accepted(load: Load) -> None:
     settings = load(
         f"{CATALOG}tables:\n"
         "  - {namespace: lake.shop, changelog_table: a_changelog, mirror_table: a}\n"
@@ -50,7 +50,7 @@ def test_incomplete_or_mixed_names_are_refused(refuse_table: Refuse, names: str,
     assert found.startswith(problem)
 
 
-def test_the_defaults_are_those_of_the_contract(load_table: Load) -> None:
+def test_defaults_are_those_of_the_contract(load_table: Load) -> None:
     (table,) = load_table("").tables
     assert table.primary_keys == ()
     assert (table.operation_column, table.operation_values, table.sequence_column) == (None, None, None)
@@ -69,7 +69,7 @@ def test_the_defaults_are_those_of_the_contract(load_table: Load) -> None:
     assert table.append_only is False
 
 
-def test_the_profile_gives_what_the_table_leaves_open(load_table: Load) -> None:
+def test_profile_provides_defaults(load_table: Load) -> None:
     (table,) = load_table("").tables
     assert table.resolved_operation_column == "cdc_operation"
     assert table.resolved_sequence_columns == ("sequence_number",)
@@ -82,7 +82,7 @@ def test_the_profile_gives_what_the_table_leaves_open(load_table: Load) -> None:
     assert table.profile_defaults.null_operation_is_insert
 
 
-def test_what_the_table_says_wins_over_the_profile(load_table: Load) -> None:
+def test_table_settings_override_the_profile(load_table: Load) -> None:
     (table,) = load_table(
         "operation_column: op, sequence_column: [lsn, seq], operation_values: {insert: [I], delete: [D]}"
     ).tables
@@ -91,11 +91,11 @@ def test_what_the_table_says_wins_over_the_profile(load_table: Load) -> None:
     assert table.resolved_operation_values.update == ()
 
 
-def test_one_sequence_column_is_a_list_of_one(load_table: Load) -> None:
+def test_single_sequence_column_becomes_a_list(load_table: Load) -> None:
     assert load_table("sequence_column: lsn").tables[0].sequence_column == ("lsn",)
 
 
-def test_values_that_look_like_other_types_stay_text(load_table: Load) -> None:
+def test_values_like_numbers_and_booleans_stay_text(load_table: Load) -> None:
     (table,) = load_table(
         "operation_values: {insert: [1], update: [yes], delete: [1.10]}, table_properties: {a: 1.10, b: true, c: on}"
     ).tables
@@ -184,15 +184,15 @@ def test_partitions_are_parsed(load_table: Load) -> None:
         ("changelog_catalog: lake", "changelog_catalog: no catalog 'lake' under iceberg.catalogs"),
     ],
 )
-def test_what_does_not_fit_is_refused(refuse_table: Refuse, options: str, problem: str) -> None:
+def test_invalid_options_are_refused(refuse_table: Refuse, options: str, problem: str) -> None:
     assert refuse_table(options)[0].startswith(problem)
 
 
-def test_an_append_only_table_needs_no_columns_from_its_profile(load_table: Load) -> None:
+def test_append_only_table_needs_no_columns_from_its_profile(load_table: Load) -> None:
     assert load_table("append_only: yes, profile: generic").tables[0].append_only
 
 
-def test_two_tables_with_one_mirror_are_refused_in_any_catalogs(refuse: Refuse) -> None:
+def test_two_tables_with_one_mirror_are_refused_in_any_catalog(refuse: Refuse) -> None:
     found = refuse(
         "iceberg:\n  catalog: {type: glue}\n  catalogs: {lake: {type: glue}}\n"
         "tables:\n  - {changelog: raw.a, mirror: shop.o}\n"
@@ -201,9 +201,7 @@ def test_two_tables_with_one_mirror_are_refused_in_any_catalogs(refuse: Refuse) 
     assert found == ["icemirror.yaml:6: tables[1]: the mirror shop.o already has the changelog raw.a"]
 
 
-def test_a_mirror_is_not_another_tables_changelog_unless_rows_are_only_added(
-    refuse: Refuse, load: Load
-) -> None:
+def test_mirror_can_be_a_changelog_only_if_it_is_append_only(refuse: Refuse, load: Load) -> None:
     second = "  - {changelog: shop.a, mirror: top.a}\n"
     refused = f"{CATALOG}tables:\n  - {{changelog: raw.a, mirror: shop.a}}\n{second}"
     assert "is another table's changelog" in refuse(refused)[0]
@@ -211,8 +209,14 @@ def test_a_mirror_is_not_another_tables_changelog_unless_rows_are_only_added(
     assert len(load(allowed).tables) == 2
 
 
-def test_no_tables_at_all_are_refused(refuse: Refuse) -> None:
-    assert "no tables: list them here, or use `discover`" in refuse(CATALOG)[0]
+def test_configuration_without_tables_is_refused(refuse: Refuse) -> None:
+    assert "tables: missing: list your tables under `tables`, or use `discover`" in refuse(CATALOG)[0]
+    assert "tables: empty: list your tables under" in refuse(f"{CATALOG}tables: []\n")[0]
+
+
+def test_tables_as_a_mapping_are_refused_with_the_form_of_a_list(refuse: Refuse) -> None:
+    (problem,) = refuse(f"{CATALOG}tables:\n  changelog: raw.a\n  mirror: shop.a\n")
+    assert problem.endswith('tables: expected a list: start each entry with "- "')
 
 
 def test_tables_are_found_by_mirror_or_changelog(load_table: Load) -> None:
@@ -220,7 +224,7 @@ def test_tables_are_found_by_mirror_or_changelog(load_table: Load) -> None:
     assert settings.table("shop.o") is settings.table("raw.o") is settings.tables[0]
 
 
-def test_unknown_table_gets_the_most_similar_name(load: Load) -> None:
+def test_error_of_an_unknown_table_suggests_a_similar_name(load: Load) -> None:
     settings = load(f"{CATALOG}tables: [{{changelog: raw.orders_changelog, mirror: shop.orders}}]\n")
     with pytest.raises(Invalid, match=r"table 'shop.order' is not configured; did you mean shop\.orders\?"):
         settings.table("shop.order")
@@ -228,13 +232,13 @@ def test_unknown_table_gets_the_most_similar_name(load: Load) -> None:
         settings.table("zzz")
 
 
-def test_a_changelog_with_several_mirrors_is_ambiguous(load: Load) -> None:
+def test_changelog_with_several_mirrors_is_ambiguous(load: Load) -> None:
     settings = load(f"{CATALOG}tables: [{{changelog: r.c, mirror: s.a}}, {{changelog: r.c, mirror: s.b}}]\n")
     with pytest.raises(Invalid, match=r"several mirrors; give one of: s\.a, s\.b"):
         settings.table("r.c")
 
 
-def test_settings_are_frozen_and_built_from_python_as_well() -> None:
+def test_settings_built_in_python_are_frozen() -> None:
     table = TableSettings(changelog="raw.o", mirror="shop.o", sequence_column=("a", "b"))
     with pytest.raises(ValidationError, match="frozen"):
         table.group = "other"

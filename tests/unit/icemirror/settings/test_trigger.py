@@ -21,7 +21,7 @@ KUBERNETES = "{type: kubernetes, namespace: jobs, image: i, service_account: spa
 SASL = "bootstrap_servers: a, security_protocol: SASL_SSL"
 
 
-def test_the_embedded_default_is_sqlite_and_local_spark(load: Load) -> None:
+def test_defaults_are_sqlite_and_local_launcher(load: Load) -> None:
     trigger = load(CATALOG + TABLES).trigger
     assert isinstance(trigger.state, SqliteState)
     assert isinstance(trigger.launcher, LocalLauncherSettings)
@@ -60,7 +60,7 @@ def test_sources_are_read(load: Load) -> None:
     assert sources.http is not None
 
 
-def test_the_quiet_period_may_be_as_long_as_the_longest_wait(load: Load) -> None:
+def test_quiet_period_can_equal_max_wait(load: Load) -> None:
     assert (
         load(f"{CATALOG}{TABLES}trigger: {{quiet_period: 30s, max_wait: 30s}}\n").trigger.quiet_period == 30
     )
@@ -137,7 +137,7 @@ def test_telemetry_binds_prometheus_on_this_machine_by_default(load: Load) -> No
         ("{sources: {nats: {}}}", "trigger.sources.nats: unknown key"),
     ],
 )
-def test_what_could_not_run_is_refused(refuse: Refuse, trigger: str, problem: str) -> None:
+def test_invalid_trigger_settings_are_refused(refuse: Refuse, trigger: str, problem: str) -> None:
     (found,) = refuse(f"{CATALOG}{TABLES}trigger: {trigger}\n")
     assert found.removeprefix("icemirror.yaml:3: ").startswith(problem)
 
@@ -161,6 +161,6 @@ def test_what_could_not_run_is_refused(refuse: Refuse, trigger: str, problem: st
         ("sentry: {}", "sentry.dsn: missing"),
     ],
 )
-def test_settings_of_other_protocols_are_refused(refuse: Refuse, text: str, problem: str) -> None:
+def test_invalid_global_settings_are_refused(refuse: Refuse, text: str, problem: str) -> None:
     (found,) = refuse(f"{CATALOG}{TABLES}{text}\n")
     assert found.removeprefix("icemirror.yaml:3: ").startswith(problem)

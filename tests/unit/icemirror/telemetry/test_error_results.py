@@ -8,20 +8,20 @@ from icemirror.telemetry.redaction import forget_secrets, register_secret
 
 
 def test_very_long_message_is_shortened() -> None:
-    said = to_error_result(Invalid(f"column {'x' * 1_000_000} is not known")).message
-    assert len(said) == MAX_MESSAGE_CHARACTERS
-    assert said.startswith("column xxx")
-    assert said.endswith("…")
+    message = to_error_result(Invalid(f"column {'x' * 1_000_000} is not known")).message
+    assert len(message) == MAX_MESSAGE_CHARACTERS
+    assert message.startswith("column xxx")
+    assert message.endswith("…")
 
 
-def test_a_short_one_is_kept() -> None:
+def test_short_message_is_kept() -> None:
     assert to_error_result(Invalid("no")).message == "no"
 
 
-def test_a_secret_at_the_cut_is_masked_first() -> None:
+def test_secret_is_masked_before_the_message_is_shortened() -> None:
     register_secret("hunter2-and-more")
-    said = to_error_result(
+    message = to_error_result(
         Invalid("x" * (MAX_MESSAGE_CHARACTERS - 5) + "hunter2-and-more" + "y" * 100)
     ).message
     forget_secrets()
-    assert "hunt" not in said
+    assert "hunt" not in message

@@ -1,4 +1,4 @@
-"""What a log line contains, as JSON and as text, and what it never contains."""
+"""The contents of log lines, as JSON and as text; secrets are never logged."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ import pytest
 
 from icemirror.config_file.load import load_settings
 from icemirror.errors import Invalid
-from icemirror.telemetry.from_settings import start_logs
 from icemirror.telemetry.logs import bind, bound_fields, configure_logs, get_log
 from icemirror.telemetry.redaction import forget_secrets, redact, redact_tree, register_secret
+from icemirror.telemetry.start_telemetry import start_logs
 
 CANARY = 'canary/Pa55 "wörd\\&+'
 
 
 @pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:
+def _restore_logging() -> Iterator[None]:
     root = logging.getLogger()
     handlers, level, show = list(root.handlers), root.level, warnings.showwarning
     yield
@@ -36,7 +36,7 @@ def _as_before() -> Iterator[None]:
 
 
 def thrown(error: BaseException, cause: BaseException | None = None) -> BaseException:
-    """The error with a traceback."""
+    """Return the error with a traceback."""
     try:
         raise error from cause
     except type(error) as caught:
@@ -48,7 +48,7 @@ def json_lines(text: str) -> list[dict[str, object]]:
 
 
 def use_json(level: str = "info") -> None:
-    logging.getLogger().handlers.clear()  # pytest's own ones fail on a library's bad message
+    logging.getLogger().handlers.clear()  # pytest's handlers fail on a library's bad message
     configure_logs(log_format="json", log_level=level, project_ref="shop", environment="dev")
 
 
@@ -56,7 +56,7 @@ def use_text(level: str = "info") -> None:
     configure_logs(log_format="text", log_level=level, project_ref="shop", environment="dev")
 
 
-def test_every_line_names_project_table_run_and_batch(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_line_has_project_table_run_and_batch(capsys: pytest.CaptureFixture[str]) -> None:
     use_json()
     log = get_log("spark_job.pipeline")
     log.info("started")
@@ -74,13 +74,13 @@ def test_every_line_names_project_table_run_and_batch(capsys: pytest.CaptureFixt
     assert (last["table"], last["run"], last["batch"]) == (None, None, None)
 
 
-def test_results_stay_off_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+def test_logs_are_not_written_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
     use_json()
     get_log("x").warning("careful")
     assert capsys.readouterr().out == ""
 
 
-def test_inner_binding_wins_and_ends_even_when_an_error_passes() -> None:
+def test_inner_binding_overrides_the_outer_and_ends_with_an_error() -> None:
     with bind(table="a", run="1"):
         with bind(table="b"):
             assert bound_fields() == {"table": "b", "run": "1"}
@@ -89,7 +89,7 @@ def test_inner_binding_wins_and_ends_even_when_an_error_passes() -> None:
         assert bound_fields() == {"table": "a", "run": "1"}
 
 
-def test_a_new_thread_starts_with_nothing_bound() -> None:
+def test_new_thread_has_no_bound_fields() -> None:
     seen: list[object] = []
     with bind(table="a"):
         thread = threading.Thread(target=lambda: seen.append(dict(bound_fields())))
@@ -119,7 +119,7 @@ def test_every_record_is_one_line_of_valid_json(capsys: pytest.CaptureFixture[st
     assert second["event"] == "%d wrong arguments"
 
 
-def test_levels_and_noisy_libraries(capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_level_applies_and_libraries_log_only_warnings(capsys: pytest.CaptureFixture[str]) -> None:
     use_json("debug")
     get_log("x").debug("seen")
     for name in ("py4j.clientserver", "pyiceberg.io", "urllib3.connectionpool"):
@@ -142,14 +142,14 @@ def test_kubernetes_api_calls_are_not_logged(capsys: pytest.CaptureFixture[str])
     assert not logging.getLogger("httpcore2.http11").isEnabledFor(logging.INFO)
 
 
-def test_configuring_twice_does_not_double_the_lines(capsys: pytest.CaptureFixture[str]) -> None:
+def test_second_configuration_does_not_duplicate_lines(capsys: pytest.CaptureFixture[str]) -> None:
     use_text()
     use_json()
     get_log("x").info("once")
     assert len(json_lines(capsys.readouterr().err)) == 1
 
 
-def test_failure_carries_kind_and_message(capsys: pytest.CaptureFixture[str]) -> None:
+def test_failure_has_kind_and_message(capsys: pytest.CaptureFixture[str]) -> None:
     use_json()
     error = thrown(Invalid("shop.orders: no key column, expected id"))
     get_log("x").failure("table failed", error, table="shop.orders")
@@ -166,7 +166,7 @@ def test_failure_carries_kind_and_message(capsys: pytest.CaptureFixture[str]) ->
     ("error", "level", "traced"),
     [(Invalid("named"), "info", False), (Invalid("named"), "debug", True), (KeyError("x"), "info", True)],
 )
-def test_a_traceback_is_for_what_was_not_expected_and_for_debugging(
+def test_traceback_is_logged_for_unexpected_errors_and_at_debug_level(
     capsys: pytest.CaptureFixture[str], error: Exception, level: str, traced: bool
 ) -> None:
     use_json(level)
@@ -175,7 +175,7 @@ def test_a_traceback_is_for_what_was_not_expected_and_for_debugging(
     assert ("traceback" in line) is traced
 
 
-def test_text_lines_are_short_and_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_lines_are_short(capsys: pytest.CaptureFixture[str]) -> None:
     use_text()
     with bind(table="shop.orders", run="r-1"):
         get_log("x").info("merged", events=2000, note="two words")
@@ -184,7 +184,7 @@ def test_text_lines_are_short_and_for_people(capsys: pytest.CaptureFixture[str])
     assert "\x1b" not in line
 
 
-def test_text_shows_a_named_error_plainly_and_another_with_its_traceback(
+def test_text_shows_a_known_error_without_and_another_with_its_traceback(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     use_text()
@@ -194,7 +194,7 @@ def test_text_shows_a_named_error_plainly_and_another_with_its_traceback(
     assert "  Traceback (most recent call last):" in capsys.readouterr().err
 
 
-def test_text_cannot_be_used_to_play_with_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_are_removed_from_text_lines(capsys: pytest.CaptureFixture[str]) -> None:
     use_text()
     get_log("x").info("bad \x1b[2J name", path="a\nfake line")
     text = capsys.readouterr().err
@@ -203,7 +203,7 @@ def test_text_cannot_be_used_to_play_with_the_terminal(capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize("form", ["json", "text"])
-def test_a_registered_secret_appears_nowhere(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_registered_secret_is_never_logged(form: str, capsys: pytest.CaptureFixture[str]) -> None:
     register_secret(CANARY)
     use_json() if form == "json" else use_text()
     log = get_log("x")
@@ -223,26 +223,26 @@ def test_a_registered_secret_appears_nowhere(form: str, capsys: pytest.CaptureFi
         assert piece not in text, text
 
 
-def test_without_registration_the_canary_is_seen(capsys: pytest.CaptureFixture[str]) -> None:
-    """The test above would pass on an empty log: this one shows that it can fail."""
+def test_unregistered_secret_is_logged(capsys: pytest.CaptureFixture[str]) -> None:
+    """Shows that the test above can fail: it would pass on an empty log."""
     use_json()
     get_log("x").info(f"connecting with {CANARY}")
     assert "canary" in capsys.readouterr().err
 
 
-def test_short_values_are_not_taken_for_secrets() -> None:
+def test_short_values_are_not_secrets() -> None:
     register_secret("")
     register_secret("abc")
     assert redact("abc abc") == "abc abc"
 
 
-def test_a_secret_that_contains_another_is_masked_whole() -> None:
+def test_longer_secret_is_masked_before_a_contained_one() -> None:
     register_secret("token")
     register_secret("token-with-tail")
     assert redact("a token-with-tail b token c") == "a *** b *** c"
 
 
-def test_redacted_trees_are_plain_json() -> None:
+def test_redacted_tree_is_plain_json() -> None:
     register_secret("hunter2")
     tree = redact_tree({"a": ("hunter2", 1.5, None, True), 2: {"hunter2"}})
     assert tree == {"a": ["***", 1.5, None, True], "2": ["***"]}

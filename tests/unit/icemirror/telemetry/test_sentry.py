@@ -1,4 +1,4 @@
-"""What is sent to Sentry, captured by a recording transport."""
+"""Reports to Sentry, captured by a recording transport."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from icemirror.errors import Invalid
 from icemirror.telemetry.logs import bind, get_log
 from icemirror.telemetry.redaction import forget_secrets, register_secret
 from icemirror.telemetry.sentry import WITHHELD, Report, open_sentry
-from spark_job.iceberg.missing_changelog import ChangelogNotFound
-from spark_job.inspect.explain.requested_key import BadKey
+from spark_job.commands.explain.requested_key import BadKey
+from spark_job.iceberg.catalogs import ChangelogNotFound
 from trigger.sources.refusal import EventRefused, RefusalReason
 
 DSN = "http://public@127.0.0.1:9/1"
 
 
-class KeptTransport(Transport):
+class RecordingTransport(Transport):
     def __init__(self) -> None:
         super().__init__()
-        self.kept: list[Envelope] = []
+        self.envelopes: list[Envelope] = []
 
     def capture_envelope(self, envelope: Envelope) -> None:
-        self.kept.append(envelope)
+        self.envelopes.append(envelope)
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        return [dict(event) for envelope in self.kept if (event := envelope.get_event())]
+        return [dict(event) for envelope in self.envelopes if (event := envelope.get_event())]
 
 
 @pytest.fixture
-def sentry() -> Iterator[tuple[Report, KeptTransport]]:
+def sentry() -> Iterator[tuple[Report, RecordingTransport]]:
     hooks = sys.excepthook, threading.Thread.start, threading.Thread.run
-    transport = KeptTransport()
+    transport = RecordingTransport()
     yield open_sentry(DSN, project_ref="shop", environment="dev", transport=transport), transport
     sentry_sdk.get_global_scope().clear()
     sentry_sdk.get_global_scope().set_client(None)
@@ -50,7 +50,7 @@ def sentry() -> Iterator[tuple[Report, KeptTransport]]:
 
 
 def merge_row(row: str) -> None:
-    """Fails with a row's value in its local variables and in the library's message."""
+    """Fail with a row's value in a local variable and in the library's message."""
     in_a_local_variable = row
     try:
         int(in_a_local_variable)
@@ -66,7 +66,7 @@ def fail(row: str) -> Invalid:
     raise AssertionError
 
 
-def test_an_error_arrives_with_release_environment_and_tags(sentry: tuple[Report, KeptTransport]) -> None:
+def test_error_is_sent_with_release_environment_and_tags(sentry: tuple[Report, RecordingTransport]) -> None:
     report, transport = sentry
     with bind(table="shop.orders", run="r-1", batch="b-2"):
         report(fail("x"))
@@ -80,10 +80,10 @@ def test_an_error_arrives_with_release_environment_and_tags(sentry: tuple[Report
         "run": "r-1",
         "batch": "b-2",
     }
-    assert [part["type"] for part in event["exception"]["values"]] == ["ValueError", "Invalid"]
+    assert [error["type"] for error in event["exception"]["values"]] == ["ValueError", "Invalid"]
 
 
-def test_tags_of_one_table_do_not_stay_for_the_next(sentry: tuple[Report, KeptTransport]) -> None:
+def test_tags_of_a_table_are_not_kept_for_the_next(sentry: tuple[Report, RecordingTransport]) -> None:
     report, transport = sentry
     with bind(table="shop.orders", run="r-1"):
         report(fail("x"))
@@ -91,7 +91,7 @@ def test_tags_of_one_table_do_not_stay_for_the_next(sentry: tuple[Report, KeptTr
     assert "table" not in transport.events[1]["tags"]
 
 
-def test_no_row_value_and_no_secret_leaves(sentry: tuple[Report, KeptTransport]) -> None:
+def test_no_row_value_and_no_secret_is_sent(sentry: tuple[Report, RecordingTransport]) -> None:
     report, transport = sentry
     register_secret("hunter2")
     get_log("x").error("logged before: Ann-row-value")
@@ -105,13 +105,13 @@ def test_no_row_value_and_no_secret_leaves(sentry: tuple[Report, KeptTransport])
     assert "hunter2" not in text
     assert '"vars"' not in text
     assert sentry_sdk.get_client().options["include_local_variables"] is False
-    cause, ours = event["exception"]["values"]
+    cause, invalid = event["exception"]["values"]
     assert cause["value"] == WITHHELD
-    assert ours["value"] == "shop.orders: column id is not a long; secret ***"
+    assert invalid["value"] == "shop.orders: column id is not a long; secret ***"
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "message"),
     [
         (
             ChangelogNotFound("raw.orders_changelog: no such table"),
@@ -122,15 +122,15 @@ def test_no_row_value_and_no_secret_leaves(sentry: tuple[Report, KeptTransport])
     ],
 )
 def test_messages_of_our_errors_are_sent_and_others_withheld(
-    sentry: tuple[Report, KeptTransport], error: Exception, told: str
+    sentry: tuple[Report, RecordingTransport], error: Exception, message: str
 ) -> None:
     report, transport = sentry
     report(error)
     (event,) = transport.events
-    assert event["exception"]["values"][0]["value"] == told
+    assert event["exception"]["values"][0]["value"] == message
 
 
-def test_logged_errors_are_not_sent_by_themselves(sentry: tuple[Report, KeptTransport]) -> None:
+def test_logged_errors_are_not_sent(sentry: tuple[Report, RecordingTransport]) -> None:
     _, transport = sentry
     get_log("x").failure("table failed", fail("x"))
     assert transport.events == []

@@ -1,4 +1,4 @@
-"""Small files that take much memory are read and written in batches."""
+"""Small files that decode to large values are read and written in batches."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from icemirror.errors import Invalid
-from spark_job.changelog import memory_bounds as bulk
-from spark_job.changelog.memory_bounds import batch_rows, piece_bytes, refuse_long_values
+from spark_job.changelog import memory_bounds
+from spark_job.changelog.memory_bounds import batch_rows, max_row_bytes, refuse_long_values
 
 ROWS = 200
 LONG = "a" * (1 << 16)
@@ -21,9 +21,9 @@ LONG = "a" * (1 << 16)
 @pytest.fixture
 def small_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Set all limits to a thousandth."""
-    monkeypatch.setattr(bulk, "_DECODE_WHOLE_BYTES", 256 << 10)
-    monkeypatch.setattr(bulk, "_BATCH_BYTES", 512 << 10)
-    monkeypatch.setattr(bulk, "_MIN_PIECE_BYTES", 1 << 20)
+    monkeypatch.setattr(memory_bounds, "_DECODE_WHOLE_BYTES", 256 << 10)
+    monkeypatch.setattr(memory_bounds, "_BATCH_BYTES", 512 << 10)
+    monkeypatch.setattr(memory_bounds, "_MIN_ROW_BYTES", 1 << 20)
 
 
 def save(folder: Path, **columns: pa.Array) -> pq.ParquetFile:
@@ -32,8 +32,8 @@ def save(folder: Path, **columns: pa.Array) -> pq.ParquetFile:
     return pq.ParquetFile(path)
 
 
-class Closed(PyArrowFileIO):
-    """Fail if a file is opened again."""
+class ClosedFileIO(PyArrowFileIO):
+    """Fails if a file is opened again."""
 
     def new_input(self, location: str) -> Any:
         raise AssertionError(location)
@@ -56,9 +56,9 @@ def test_large_value_shared_by_many_rows_is_decoded_in_batches(
     tmp_path: Path, io: PyArrowFileIO, name: str
 ) -> None:
     with save(tmp_path, v=COLUMNS[name], n=pa.array(range(len(COLUMNS[name])))) as parquet:
-        most = batch_rows(io, str(tmp_path / "file.parquet"), parquet, 0, ["v", "n"])
-        assert most is not None
-        assert most * len(LONG) <= 512 << 10
+        rows = batch_rows(io, str(tmp_path / "file.parquet"), parquet, 0, ["v", "n"])
+        assert rows is not None
+        assert rows * len(LONG) <= 512 << 10
         assert batch_rows(io, str(tmp_path / "file.parquet"), parquet, 0, ["n"]) is None
 
 
@@ -72,20 +72,20 @@ def test_many_short_values_are_decoded_at_once(tmp_path: Path, io: PyArrowFileIO
 
 def test_footer_suffices_for_an_ordinary_file(tmp_path: Path) -> None:
     with save(tmp_path, v=pa.array([f"city {number % 900}" for number in range(5000)])) as parquet:
-        assert batch_rows(Closed(), str(tmp_path / "file.parquet"), parquet, 0, ["v"]) is None
+        assert batch_rows(ClosedFileIO(), str(tmp_path / "file.parquet"), parquet, 0, ["v"]) is None
 
 
 def test_memory_limit_covers_the_usual_decoded_size() -> None:
-    assert piece_bytes(6745) == 128 << 20
-    assert piece_bytes(20 << 20) == 320 << 20
-    assert piece_bytes(96 << 20) == 1 << 30
+    assert max_row_bytes(6745) == 128 << 20
+    assert max_row_bytes(20 << 20) == 320 << 20
+    assert max_row_bytes(96 << 20) == 1 << 30
 
 
 @pytest.mark.usefixtures("small_memory")
 def test_long_key_repeated_in_many_rows_is_refused(
     tmp_path: Path, io: PyArrowFileIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bulk, "_MAX_PIECE_BYTES", 1 << 20)
+    monkeypatch.setattr(memory_bounds, "_MAX_ROW_BYTES", 1 << 20)
     path = str(tmp_path / "file.parquet")
     with save(tmp_path, k=pa.array([LONG] * ROWS), s=pa.array(["a" * 33] * ROWS)) as parquet:
         with pytest.raises(Invalid, match="column k has values of up to 65536 bytes"):

@@ -26,7 +26,7 @@ from pyiceberg.types import (
 )
 
 from icemirror.errors import Corrupt
-from spark_job.changelog.history import ChangelogFile
+from spark_job.changelog.added_files import ChangelogFile
 from spark_job.changelog.read_rows import read_rows
 from spark_job.columns.field_map import mirror_schema
 from tests.lab.lab import ID_AND_NAME, events, rows_table
@@ -36,18 +36,21 @@ from tests.unit.spark_job.merge.samples import save
 
 def schema_of(*columns: tuple[str, IcebergType]) -> Schema:
     return Schema(
-        *(NestedField(at, name, kind, required=False) for at, (name, kind) in enumerate(columns, 1))
+        *(
+            NestedField(position, name, kind, required=False)
+            for position, (name, kind) in enumerate(columns, 1)
+        )
     )
 
 
 def read(
-    io: PyArrowFileIO, files: Sequence[ChangelogFile], wanted: Sequence[tuple[int, int]], changelog: Schema
+    io: PyArrowFileIO, files: Sequence[ChangelogFile], requested: Sequence[tuple[int, int]], changelog: Schema
 ) -> pa.Table:
     """Return the rows at (file, row) in the schema of a mirror of the current changelog."""
     row_ids = tuple(field.field_id for field in changelog.fields if not field.name.startswith("cdc_"))
     mirror, ids = mirror_schema(changelog, row_ids, ())
-    file = np.array([file for file, _ in wanted], np.uint32)
-    row = np.array([row for _, row in wanted], np.uint32)
+    file = np.array([file for file, _ in requested], np.uint32)
+    row = np.array([row for _, row in requested], np.uint32)
     return read_rows(io, files, file, row, ids, mirror)
 
 
@@ -61,8 +64,8 @@ def test_rows_are_read_by_file_and_position(tmp_path: Path, io: PyArrowFileIO) -
 def test_rows_are_read_across_row_groups(tmp_path: Path, io: PyArrowFileIO, row_group_size: int) -> None:
     table = events(" ".join(f"I{number}@1" for number in range(50)))
     file = save(tmp_path, table, row_group_size=row_group_size)
-    wanted = [0, 6, 7, 8, 20, 21, 49]
-    assert read(io, [file], [(0, row) for row in wanted], ID_AND_NAME)["id"].to_pylist() == wanted
+    requested = [0, 6, 7, 8, 20, 21, 49]
+    assert read(io, [file], [(0, row) for row in requested], ID_AND_NAME)["id"].to_pylist() == requested
 
 
 def test_rows_are_read_from_row_groups_of_unequal_size(tmp_path: Path, io: PyArrowFileIO) -> None:
@@ -72,11 +75,11 @@ def test_rows_are_read_from_row_groups_of_unequal_size(tmp_path: Path, io: PyArr
         for start, length in ((0, 2), (2, 5), (7, 1), (8, 4)):
             writer.write_table(table.slice(start, length))
     file = ChangelogFile(str(path), 1, 12, 1, 1)
-    wanted = [1, 2, 6, 7, 8, 11]
-    assert read(io, [file], [(0, row) for row in wanted], ID_AND_NAME)["id"].to_pylist() == wanted
+    requested = [1, 2, 6, 7, 8, 11]
+    assert read(io, [file], [(0, row) for row in requested], ID_AND_NAME)["id"].to_pylist() == requested
 
 
-def test_the_result_has_the_mirrors_columns_and_field_ids(tmp_path: Path, io: PyArrowFileIO) -> None:
+def test_result_has_the_columns_and_field_ids_of_the_mirror(tmp_path: Path, io: PyArrowFileIO) -> None:
     changelog = schema_of(("id", LongType()), ("cdc_operation", StringType()), ("name", StringType()))
     file = save(tmp_path, rows_table(changelog, [{"id": 1, "cdc_operation": "I", "name": "x"}]))
     found = read(io, [file], [(0, 0)], changelog)
@@ -84,7 +87,7 @@ def test_the_result_has_the_mirrors_columns_and_field_ids(tmp_path: Path, io: Py
     assert [field.metadata[b"PARQUET:field_id"] for field in found.schema] == [b"1", b"2"]
 
 
-def test_a_position_beyond_the_file_is_corrupt(tmp_path: Path, io: PyArrowFileIO) -> None:
+def test_position_beyond_the_file_is_corrupt(tmp_path: Path, io: PyArrowFileIO) -> None:
     file = save(tmp_path, events("I1@1 I2@1"))
     with pytest.raises(Corrupt, match="has 2 rows, but row 2 was requested"):
         read(io, [file], [(0, 2)], ID_AND_NAME)
@@ -100,7 +103,7 @@ def test_values_of_every_type_are_unchanged(tmp_path: Path, io: PyArrowFileIO, n
     assert repr(found[name].to_pylist()) == repr(column.to_pylist())  # repr distinguishes −0.0 and NaN
 
 
-def test_a_null_list_of_structs_stays_null(tmp_path: Path, io: PyArrowFileIO) -> None:
+def test_null_list_of_structs_stays_null(tmp_path: Path, io: PyArrowFileIO) -> None:
     """PyIceberg's projection makes it an empty list (apache/iceberg-python#3833)."""
     part = StructType(NestedField(21, "n", LongType(), required=False))
     changelog = schema_of(("id", LongType()), ("parts", ListType(20, part, element_required=False)))
@@ -115,7 +118,7 @@ def test_a_null_list_of_structs_stays_null(tmp_path: Path, io: PyArrowFileIO) ->
     [(DoubleType(), 0x7FF800000000BEEF, "<Q"), (FloatType(), 0x7FC0BEEF, "<I")],
     ids=["double", "float"],
 )
-def test_the_bits_of_nan_and_of_minus_zero_are_kept(
+def test_bits_of_nan_and_minus_zero_are_kept(
     tmp_path: Path, io: PyArrowFileIO, kind: IcebergType, bits: int, code: str
 ) -> None:
     changelog = schema_of(("id", LongType()), ("v", kind))
@@ -153,8 +156,8 @@ def test_recreated_column_does_not_show_old_values(tmp_path: Path, io: PyArrowFi
     file = save(
         tmp_path, rows_table(schema_of(("id", LongType()), ("name", StringType())), [{"id": 1, "name": "x"}])
     )
-    again = Schema(NestedField(1, "id", LongType(), False), NestedField(9, "name", StringType(), False))
-    assert read(io, [file], [(0, 0)], again).to_pylist() == [{"id": 1, "name": None}]
+    recreated = Schema(NestedField(1, "id", LongType(), False), NestedField(9, "name", StringType(), False))
+    assert read(io, [file], [(0, 0)], recreated).to_pylist() == [{"id": 1, "name": None}]
 
 
 @pytest.mark.parametrize(
@@ -174,18 +177,18 @@ def test_values_of_an_older_file_are_promoted(
     assert read(io, files, [(0, 0), (1, 0)], new)["v"].to_pylist() == [value, value]
 
 
-def _place(*names: str) -> StructType:
+def _struct_of(*names: str) -> StructType:
     """Return fields 20, 21, … with these names; a name with a leading underscore is omitted and its id stays unused."""
     return StructType(
         *(
-            NestedField(20 + at, name, StringType(), required=False)
-            for at, name in enumerate(names)
+            NestedField(20 + position, name, StringType(), required=False)
+            for position, name in enumerate(names)
             if not name.startswith("_")
         )
     )
 
 
-def _wraps(kind: IcebergType) -> dict[str, IcebergType]:
+def _wrapped_types(kind: IcebergType) -> dict[str, IcebergType]:
     return {
         "struct": kind,
         "list": ListType(40, kind, element_required=False),
@@ -193,47 +196,47 @@ def _wraps(kind: IcebergType) -> dict[str, IcebergType]:
     }
 
 
-def _wrap(name: str, value: Any) -> Any:
+def _wrap_value(name: str, value: Any) -> Any:
     return {"struct": value, "list": [value], "map": [("k", value)]}[name]
 
 
 @pytest.mark.parametrize("wrap", ["struct", "list", "map"])
 def test_renamed_nested_field_is_found_by_field_id(tmp_path: Path, io: PyArrowFileIO, wrap: str) -> None:
     """Iceberg renames without rewriting files: the file keeps the old name."""
-    old = Schema(NestedField(1, "p", _wraps(_place("floor", "shelf"))[wrap], required=False))
-    new = Schema(NestedField(1, "p", _wraps(_place("floor", "rack"))[wrap], required=False))
-    file = save(tmp_path, rows_table(old, [{"p": _wrap(wrap, {"floor": "1", "shelf": "s"})}]))
+    old = Schema(NestedField(1, "p", _wrapped_types(_struct_of("floor", "shelf"))[wrap], required=False))
+    new = Schema(NestedField(1, "p", _wrapped_types(_struct_of("floor", "rack"))[wrap], required=False))
+    file = save(tmp_path, rows_table(old, [{"p": _wrap_value(wrap, {"floor": "1", "shelf": "s"})}]))
     found = read(io, [file], [(0, 0)], new)["p"].to_pylist()
-    assert found == [_wrap(wrap, {"floor": "1", "rack": "s"})]
+    assert found == [_wrap_value(wrap, {"floor": "1", "rack": "s"})]
 
 
 @pytest.mark.parametrize("wrap", ["struct", "list", "map"])
 def test_nested_fields_that_swapped_their_names_keep_their_values(
     tmp_path: Path, io: PyArrowFileIO, wrap: str
 ) -> None:
-    old = Schema(NestedField(1, "p", _wraps(_place("a", "b"))[wrap], required=False))
-    new = Schema(NestedField(1, "p", _wraps(_place("b", "a"))[wrap], required=False))
-    file = save(tmp_path, rows_table(old, [{"p": _wrap(wrap, {"a": "first", "b": "second"})}]))
+    old = Schema(NestedField(1, "p", _wrapped_types(_struct_of("a", "b"))[wrap], required=False))
+    new = Schema(NestedField(1, "p", _wrapped_types(_struct_of("b", "a"))[wrap], required=False))
+    file = save(tmp_path, rows_table(old, [{"p": _wrap_value(wrap, {"a": "first", "b": "second"})}]))
     found = read(io, [file], [(0, 0)], new)["p"].to_pylist()
-    assert found == [_wrap(wrap, {"b": "first", "a": "second"})]
+    assert found == [_wrap_value(wrap, {"b": "first", "a": "second"})]
 
 
 @pytest.mark.parametrize("wrap", ["struct", "list", "map"])
 def test_nested_field_missing_in_an_older_file_is_null(tmp_path: Path, io: PyArrowFileIO, wrap: str) -> None:
-    old = Schema(NestedField(1, "p", _wraps(_place("floor"))[wrap], required=False))
-    new = Schema(NestedField(1, "p", _wraps(_place("floor", "rack"))[wrap], required=False))
-    rows = [{"p": _wrap(wrap, {"floor": "1"})}, {"p": None}]
+    old = Schema(NestedField(1, "p", _wrapped_types(_struct_of("floor"))[wrap], required=False))
+    new = Schema(NestedField(1, "p", _wrapped_types(_struct_of("floor", "rack"))[wrap], required=False))
+    rows = [{"p": _wrap_value(wrap, {"floor": "1"})}, {"p": None}]
     file = save(tmp_path, rows_table(old, rows))
     found = read(io, [file], [(0, 0), (0, 1)], new)["p"].to_pylist()
-    assert found == [_wrap(wrap, {"floor": "1", "rack": None}), None]
+    assert found == [_wrap_value(wrap, {"floor": "1", "rack": None}), None]
 
 
 @pytest.mark.parametrize("wrap", ["struct", "list", "map"])
 def test_recreated_nested_field_does_not_show_old_values(
     tmp_path: Path, io: PyArrowFileIO, wrap: str
 ) -> None:
-    old = Schema(NestedField(1, "p", _wraps(_place("floor", "shelf"))[wrap], required=False))
-    new = Schema(NestedField(1, "p", _wraps(_place("floor", "_", "shelf"))[wrap], required=False))
-    file = save(tmp_path, rows_table(old, [{"p": _wrap(wrap, {"floor": "1", "shelf": "old"})}]))
+    old = Schema(NestedField(1, "p", _wrapped_types(_struct_of("floor", "shelf"))[wrap], required=False))
+    new = Schema(NestedField(1, "p", _wrapped_types(_struct_of("floor", "_", "shelf"))[wrap], required=False))
+    file = save(tmp_path, rows_table(old, [{"p": _wrap_value(wrap, {"floor": "1", "shelf": "old"})}]))
     found = read(io, [file], [(0, 0)], new)["p"].to_pylist()
-    assert found == [_wrap(wrap, {"floor": "1", "shelf": None})]
+    assert found == [_wrap_value(wrap, {"floor": "1", "shelf": None})]

@@ -29,7 +29,9 @@ TOP = 2**64 - 1
 
 
 def codec(*kinds: IcebergType) -> SequenceCodec:
-    return choose_sequence([NestedField(at, f"s{at}", kind) for at, kind in enumerate(kinds, 1)])
+    return choose_sequence(
+        [NestedField(position, f"s{position}", kind) for position, kind in enumerate(kinds, 1)]
+    )
 
 
 def parts(kind: IcebergType, array: pa.Array) -> list[list[int]]:
@@ -37,29 +39,29 @@ def parts(kind: IcebergType, array: pa.Array) -> list[list[int]]:
     return found
 
 
-def hex_pair(one: int, other: int) -> str:
-    return f"{one:016x}/{other:016x}"
+def hex_pair(high: int, low: int) -> str:
+    return f"{high:016x}/{low:016x}"
 
 
 @given(st.lists(st.tuples(st.integers(0, TOP), st.integers(0, TOP)), max_size=20))
-def test_a_hex_pair_is_read_as_two_unsigned_numbers(pairs: list[tuple[int, int]]) -> None:
+def test_hex_pair_is_read_as_two_unsigned_numbers(pairs: list[tuple[int, int]]) -> None:
     texts = pa.array([hex_pair(*pair) for pair in pairs], pa.string())
     assert parts(StringType(), texts) == [list(pair) for pair in pairs]
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()], ids=str)
-def test_hex_pairs_are_read_from_any_kind_of_text(kind: pa.DataType) -> None:
+def test_hex_pairs_are_read_from_every_text_type(kind: pa.DataType) -> None:
     texts = pa.array([hex_pair(1, 2), hex_pair(TOP, 0)], pa.string()).cast(kind)
     assert parts(StringType(), texts) == [[1, 2], [TOP, 0]]
 
 
-def test_hex_pairs_are_read_from_a_slice_and_from_a_dictionary() -> None:
+def test_hex_pairs_are_read_from_array_slices_and_dictionaries() -> None:
     texts = pa.array([hex_pair(number, 0) for number in range(10)])
     assert parts(StringType(), texts.slice(3, 2)) == [[3, 0], [4, 0]]
     assert parts(StringType(), texts.dictionary_encode()) == [[number, 0] for number in range(10)]
 
 
-def test_upper_case_digits_are_the_same_numbers() -> None:
+def test_hex_digits_are_case_insensitive() -> None:
     assert parts(StringType(), pa.array(["00000000000000AB/00000000000000Cd"])) == [[0xAB, 0xCD]]
 
 
@@ -90,7 +92,7 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("name", MALFORMED)
-def test_a_malformed_hex_pair_is_refused_with_file_and_row(name: str) -> None:
+def test_malformed_hex_pair_is_refused_with_file_and_row(name: str) -> None:
     texts = pa.array([GOOD, GOOD, MALFORMED[name], GOOD])
     with pytest.raises(
         Invalid, match=r"column s1 does not hold a sequence in row 2; expected 16 hex digits.*: f\.parquet$"
@@ -98,7 +100,7 @@ def test_a_malformed_hex_pair_is_refused_with_file_and_row(name: str) -> None:
         parts(StringType(), texts)
 
 
-def test_lengths_that_only_add_up_are_refused() -> None:
+def test_invalid_lengths_with_a_valid_total_are_refused() -> None:
     """32 and 34 characters are 66 in total, like two valid ones."""
     with pytest.raises(Invalid, match="row 0"):
         parts(StringType(), pa.array([GOOD[:-1], GOOD + "0"]))
@@ -122,7 +124,7 @@ def test_numbers_dates_and_times_keep_their_order(kind: IcebergType, arrow: pa.D
     assert parts(kind, pa.array(values, arrow)) == [[value + 2**63] for value in values]
 
 
-def test_the_ends_of_long_are_the_ends_of_the_order() -> None:
+def test_limits_of_long_are_the_limits_of_the_order() -> None:
     assert parts(LongType(), pa.array([-(2**63), 2**63 - 1])) == [[0], [TOP]]
 
 
@@ -148,13 +150,13 @@ def test_several_columns_are_compared_left_to_right() -> None:
     ],
     ids=str,
 )
-def test_an_event_without_a_sequence_is_refused_with_file_and_row(kind: IcebergType, array: pa.Array) -> None:
+def test_event_without_a_sequence_is_refused_with_file_and_row(kind: IcebergType, array: pa.Array) -> None:
     with pytest.raises(Invalid, match=r"s1 is NULL in row 2, so the event has no order: .*f\.parquet"):
         parts(kind, array)
 
 
 @pytest.mark.parametrize("kind", [DoubleType(), UUIDType()], ids=str)
-def test_a_column_that_has_no_exact_order_is_refused(kind: IcebergType) -> None:
+def test_column_without_an_exact_order_is_refused(kind: IcebergType) -> None:
     with pytest.raises(Invalid, match=r"column s1 of type .* cannot be a sequence.*use integers"):
         codec(kind)
 

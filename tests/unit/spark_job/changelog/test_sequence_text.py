@@ -14,12 +14,12 @@ TOP = 2**64 - 1
 HALF = 10**19
 
 
-def codec(form: SequenceEncoding, kind: IcebergType | None = None) -> SequenceCodec:
-    return choose_sequence([NestedField(1, "s", kind or StringType())], {"s": form})
+def codec(encoding: SequenceEncoding, kind: IcebergType | None = None) -> SequenceCodec:
+    return choose_sequence([NestedField(1, "s", kind or StringType())], {"s": encoding})
 
 
-def parts(form: SequenceEncoding, *texts: str) -> list[list[int]]:
-    found: list[list[int]] = codec(form).encode([pa.array(texts, pa.string())], "f.parquet").tolist()
+def parts(encoding: SequenceEncoding, *texts: str) -> list[list[int]]:
+    found: list[list[int]] = codec(encoding).encode([pa.array(texts, pa.string())], "f.parquet").tolist()
     return found
 
 
@@ -54,28 +54,28 @@ EXAMPLES = {
 }
 
 
-@pytest.mark.parametrize("form", EXAMPLES)
-def test_text_is_read_as_numbers(form: SequenceEncoding) -> None:
-    texts, expected = zip(*EXAMPLES[form], strict=True)
-    assert parts(form, *texts) == list(expected)
-    assert codec(form).parts == len(expected[0])
+@pytest.mark.parametrize("encoding", EXAMPLES)
+def test_text_is_read_as_numbers(encoding: SequenceEncoding) -> None:
+    texts, expected = zip(*EXAMPLES[encoding], strict=True)
+    assert parts(encoding, *texts) == list(expected)
+    assert codec(encoding).parts == len(expected[0])
 
 
 def test_every_text_encoding_has_an_example() -> None:
     assert set(EXAMPLES) == set(TEXT_ENCODINGS) - {SequenceEncoding.HEX_PAIR}
 
 
-@pytest.mark.parametrize("form", TEXT_ENCODINGS)
-def test_zero_events_give_zero_parts(form: SequenceEncoding) -> None:
-    assert codec(form).encode([pa.array([], pa.string())], "f").shape == (0, codec(form).parts)
+@pytest.mark.parametrize("encoding", TEXT_ENCODINGS)
+def test_zero_events_give_zero_parts(encoding: SequenceEncoding) -> None:
+    assert codec(encoding).encode([pa.array([], pa.string())], "f").shape == (0, codec(encoding).parts)
 
 
 @given(st.lists(st.integers(0, 10**38 - 1), min_size=1, max_size=20))
 def test_numbers_in_text_have_the_order_of_numbers(numbers: list[int]) -> None:
     found = parts(SequenceEncoding.DIGITS, *map(str, numbers))
     assert [high * HALF + low for high, low in found] == numbers
-    assert sorted(range(len(numbers)), key=lambda at: found[at]) == sorted(
-        range(len(numbers)), key=lambda at: numbers[at]
+    assert sorted(range(len(numbers)), key=lambda position: found[position]) == sorted(
+        range(len(numbers)), key=lambda position: numbers[position]
     )
 
 
@@ -115,14 +115,14 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize(
-    ("form", "text"), [(form, text) for form, texts in MALFORMED.items() for text in texts]
+    ("encoding", "text"), [(encoding, text) for encoding, texts in MALFORMED.items() for text in texts]
 )
-def test_malformed_text_is_refused_with_file_and_row(form: SequenceEncoding, text: str) -> None:
-    good = EXAMPLES[form][0][0]
+def test_malformed_text_is_refused_with_file_and_row(encoding: SequenceEncoding, text: str) -> None:
+    good = EXAMPLES[encoding][0][0]
     with pytest.raises(
         Invalid, match=r"column s does not hold a sequence in row 2; expected .*: f\.parquet$"
     ):
-        parts(form, good, good, text, good)
+        parts(encoding, good, good, text, good)
 
 
 @given(st.lists(st.integers(-(10**20), 10**20), min_size=1, max_size=20))

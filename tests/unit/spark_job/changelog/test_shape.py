@@ -17,21 +17,24 @@ from tests.mirrors import write_config
 
 
 def schema(*columns: str, keys: tuple[str, ...] = ("id",)) -> Schema:
-    """Text columns with ids from 1, except `id` and `…_number_long`."""
+    """Return text columns with ids from 1; `id` and `version` are long, `ratio` is double."""
 
     def kind(name: str) -> IcebergType:
         return LongType() if name in ("id", "version") else DoubleType() if name == "ratio" else StringType()
 
-    fields = [NestedField(at, name, kind(name), required=name in keys) for at, name in enumerate(columns, 1)]
-    return Schema(*fields, identifier_field_ids=[one.field_id for one in fields if one.name in keys])
+    fields = [
+        NestedField(field_id, name, kind(name), required=name in keys)
+        for field_id, name in enumerate(columns, 1)
+    ]
+    return Schema(*fields, identifier_field_ids=[field.field_id for field in fields if field.name in keys])
 
 
 def table(folder: Path, options: str = "") -> TableSettings:
     return load_settings(write_config(folder, options), os.environ).tables[0]
 
 
-def shape(folder: Path, of: Schema, options: str = "") -> ChangelogShape:
-    return resolve_shape(table(folder, options), of)
+def shape(folder: Path, changelog: Schema, options: str = "") -> ChangelogShape:
+    return resolve_shape(table(folder, options), changelog)
 
 
 def test_supabase_columns_are_found_by_name(tmp_path: Path) -> None:
@@ -61,7 +64,7 @@ def test_supabase_columns_are_found_by_name(tmp_path: Path) -> None:
         (("id", "sequence_number_12", "cdc_operation_11", "sequence_number_13"), 3, 4, (1, 2)),
     ],
 )
-def test_columns_that_were_renamed_on_a_clash_are_the_last_two(
+def test_cdc_columns_renamed_on_a_clash_are_the_last_two(
     tmp_path: Path, columns: tuple[str, ...], operation: int, sequence: int, rows: tuple[int, ...]
 ) -> None:
     found = shape(tmp_path, schema(*columns))
@@ -88,13 +91,13 @@ def test_columns_that_were_renamed_on_a_clash_are_the_last_two(
 def test_columns_added_later_by_the_source_are_never_cdc_columns(
     tmp_path: Path, columns: tuple[str, ...], added: tuple[str, ...], operation: int, sequence: int
 ) -> None:
-    made = schema(*columns, keys=columns)
+    created = schema(*columns, keys=columns)
     first = len(columns) + 1
-    later = [NestedField(at, name, StringType()) for at, name in enumerate(added, first)]
-    for fields in ((*made.fields, *later), (made.fields[0], *later, *made.fields[1:])):
+    later = [NestedField(field_id, name, StringType()) for field_id, name in enumerate(added, first)]
+    for fields in ((*created.fields, *later), (created.fields[0], *later, *created.fields[1:])):
         found = shape(tmp_path, Schema(*fields, identifier_field_ids=[1]))
         assert (found.operation_id, found.sequence.field_ids) == (operation, (sequence,))
-        assert {one.field_id for one in later} < {*found.row_ids}
+        assert {field.field_id for field in later} < {*found.row_ids}
 
 
 def test_operation_is_found_next_to_a_renamed_sequence(tmp_path: Path) -> None:
@@ -143,19 +146,19 @@ def test_key_defaults_to_the_identifier_fields(tmp_path: Path) -> None:
     columns = schema("id", "name", "cdc_operation", "sequence_number")
     assert shape(tmp_path, columns).key_ids == (1,)
     assert shape(tmp_path, columns, "primary_keys: [name]").key_ids == (2,)
-    assert shape(tmp_path, columns).codec.encoding is Encoding.ORDERED_64
-    assert shape(tmp_path, columns, "primary_keys: [id, name]").codec.encoding is Encoding.HASHED
+    assert shape(tmp_path, columns).key_codec.encoding is Encoding.ORDERED_64
+    assert shape(tmp_path, columns, "primary_keys: [id, name]").key_codec.encoding is Encoding.HASHED
 
 
 def test_order_of_primary_keys_does_not_change_the_key(tmp_path: Path) -> None:
     """The index concatenates the columns: another order would change every encoded key."""
     columns = schema("id", "name", "cdc_operation", "sequence_number", keys=("id", "name"))
-    one = shape(tmp_path, columns, "primary_keys: [id, name]").key_ids
-    assert one == shape(tmp_path, columns, "primary_keys: [name, id]").key_ids
-    assert one == shape(tmp_path, columns).key_ids
+    key_ids = shape(tmp_path, columns, "primary_keys: [id, name]").key_ids
+    assert key_ids == shape(tmp_path, columns, "primary_keys: [name, id]").key_ids
+    assert key_ids == shape(tmp_path, columns).key_ids
 
 
-def test_the_order_of_the_columns_does_not_change_the_key(tmp_path: Path) -> None:
+def test_order_of_columns_does_not_change_the_key(tmp_path: Path) -> None:
     """Iceberg allows columns to be reordered; their ids stay."""
     columns = schema("id", "name", "cdc_operation", "sequence_number", keys=("id", "name"))
     id_, name, *rest = columns.fields
@@ -163,13 +166,13 @@ def test_the_order_of_the_columns_does_not_change_the_key(tmp_path: Path) -> Non
     assert shape(tmp_path, moved).key_ids == shape(tmp_path, columns).key_ids
 
 
-def test_a_changelog_without_a_key_is_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_changelog_without_a_key_is_refused_with_a_remedy(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match=r"lab\.world_changelog: has no identifier fields.*primary_keys"):
         shape(tmp_path, schema("a", "cdc_operation", "sequence_number", keys=()))
 
 
 @pytest.mark.parametrize(
-    ("options", "setting", "hint"),
+    ("options", "setting", "suggestion"),
     [
         ("primary_keys: [nmae]", "primary_keys", "did you mean name?"),
         ("primary_keys: [zzz]", "primary_keys", "its columns are id, name, cdc_operation, sequence_number"),
@@ -178,22 +181,22 @@ def test_a_changelog_without_a_key_is_refused_with_what_to_do(tmp_path: Path) ->
     ],
 )
 def test_error_for_a_missing_column_suggests_a_similar_one(
-    tmp_path: Path, options: str, setting: str, hint: str
+    tmp_path: Path, options: str, setting: str, suggestion: str
 ) -> None:
     with pytest.raises(Invalid) as caught:
         shape(tmp_path, schema("id", "name", "cdc_operation", "sequence_number"), options)
     assert str(caught.value).startswith(f"lab.world: {setting} names ")
-    assert f"; {hint}" in str(caught.value)
+    assert f"; {suggestion}" in str(caught.value)
 
 
-def test_a_changelog_without_the_profiles_columns_is_refused(tmp_path: Path) -> None:
+def test_changelog_without_the_columns_of_the_profile_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="has no column cdc_operation"):
         shape(tmp_path, schema("id", "name"))
     with pytest.raises(Invalid, match="has no column sequence_number"):
         shape(tmp_path, schema("id", "name", "cdc_operation"))
 
 
-def test_a_column_cannot_be_key_and_cdc_column_at_once(tmp_path: Path) -> None:
+def test_column_cannot_be_key_and_cdc_column(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="column cdc_operation cannot be key and CDC column"):
         shape(tmp_path, schema("id", "cdc_operation", "sequence_number"), "primary_keys: [id, cdc_operation]")
 
@@ -203,7 +206,7 @@ def test_unsupported_key_is_refused(tmp_path: Path) -> None:
         shape(tmp_path, schema("ratio", "cdc_operation", "sequence_number", keys=()), "primary_keys: [ratio]")
 
 
-def test_a_key_inside_a_struct_is_refused(tmp_path: Path) -> None:
+def test_key_inside_a_struct_is_refused(tmp_path: Path) -> None:
     inner = StructType(NestedField(10, "k", LongType(), required=True))
     nested = Schema(
         NestedField(1, "s", inner, required=True),
@@ -223,13 +226,13 @@ def test_error_for_an_unsupported_key_type_names_table_and_column(tmp_path: Path
         shape(tmp_path, columns, "primary_keys: [id, ratio]")
 
 
-def test_an_operation_of_another_type_is_refused(tmp_path: Path) -> None:
+def test_operation_column_of_another_type_is_refused(tmp_path: Path) -> None:
     columns = schema("id", "ratio", "sequence_number")
     with pytest.raises(Invalid, match=r"column ratio of type double cannot hold the operation.*type string"):
         shape(tmp_path, columns, "operation_column: ratio")
 
 
-def test_a_sequence_of_another_type_is_refused_with_table_and_setting(tmp_path: Path) -> None:
+def test_sequence_column_of_another_type_is_refused_with_table_and_setting(tmp_path: Path) -> None:
     columns = schema("id", "ratio", "cdc_operation")
     with pytest.raises(Invalid, match=r"lab\.world_changelog: column ratio .*16 hex digits.*sequence_column"):
         shape(tmp_path, columns, "sequence_column: ratio")
@@ -254,7 +257,7 @@ def test_fields_of_structs_are_found_by_dotted_names(tmp_path: Path) -> None:
     assert [column.name for column in found.sequence.columns] == ["seq", "meta.inner.offset"]
 
 
-def test_a_column_with_a_dot_in_its_name_is_that_column(tmp_path: Path) -> None:
+def test_column_with_a_dot_in_its_name_is_found(tmp_path: Path) -> None:
     options = "profile: generic\noperation_column: a.b\nsequence_column: seq"
     assert shape(tmp_path, nested(), options).operation_id == 3
 

@@ -19,10 +19,10 @@ from pyiceberg.types import (
 
 from spark_job.changelog.unchanged_placeholder import UnchangedPlaceholder, placeholder_columns
 
-MARKER = UnchangedPlaceholder("gone?")
+PLACEHOLDER = UnchangedPlaceholder("gone?")
 RAW = b"gone?"
 
-MARKED: dict[str, tuple[pa.DataType, Any, list[Any]]] = {
+PLACEHOLDERS: dict[str, tuple[pa.DataType, Any, list[Any]]] = {
     "text": (pa.large_string(), "gone?", ["", "gone", "gone??", None]),
     "text of JSON": (pa.string(), '{"gone?":"gone?"}', ["{}", None]),
     "text of Base64": (pa.string(), "Z29uZT8=", ["Z29uZT8", None]),
@@ -40,7 +40,7 @@ MARKED: dict[str, tuple[pa.DataType, Any, list[Any]]] = {
         [list(RAW)[::-1], list(RAW)[:-1], [None] * 5, [], None],
     ),
     "list of longs": (pa.large_list(pa.int64()), list(RAW), [[1], None]),
-    "list of doubles": (pa.list_(pa.float64()), [float(one) for one in RAW], [[1.5] * 5, None]),
+    "list of doubles": (pa.list_(pa.float64()), [float(byte) for byte in RAW], [[1.5] * 5, None]),
     "map": (
         pa.map_(pa.string(), pa.string()),
         [("gone?", "gone?")],
@@ -49,20 +49,20 @@ MARKED: dict[str, tuple[pa.DataType, Any, list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", MARKED)
+@pytest.mark.parametrize("name", PLACEHOLDERS)
 def test_only_placeholders_are_detected(name: str) -> None:
-    kind, marked, others = MARKED[name]
-    values = [*others, marked, *others, marked]
+    kind, placeholder, other_values = PLACEHOLDERS[name]
+    values = [*other_values, placeholder, *other_values, placeholder]
     column = pa.chunked_array([pa.array(values, kind), pa.array([], kind), pa.array(values[:1], kind)])
-    found = MARKER.find(column)
+    found = PLACEHOLDER.find(column)
     assert found is not None
-    assert found.tolist() == [value == marked for value in [*values, values[0]]]
-    assert MARKER.find(pa.chunked_array([pa.array(others, kind)])) is None
+    assert found.tolist() == [value == placeholder for value in [*values, values[0]]]
+    assert PLACEHOLDER.find(pa.chunked_array([pa.array(other_values, kind)])) is None
 
 
 def test_placeholder_is_detected_in_a_sliced_array() -> None:
     array = pa.array([["x"], ["gone?"], ["y"], ["gone?"]], pa.list_(pa.string())).slice(1, 2)
-    found = MARKER.find(pa.chunked_array([array]))
+    found = PLACEHOLDER.find(pa.chunked_array([array]))
     assert found is not None
     assert found.tolist() == [True, False]
 
@@ -72,24 +72,24 @@ def test_uuid_placeholder_equals_javas_name_uuid() -> None:
     text = "__debezium_unavailable_value"
     expected = str(
         uuid.uuid3(uuid.UUID(bytes=b"\0" * 16), text)
-    )  # uuid3 uses a namespace, so the result differs
-    marker = UnchangedPlaceholder(text)
-    assert marker.find(pa.chunked_array([pa.array([[expected]])])) is None
-    own = next(one for one in marker._texts if one.count("-") == 4 and len(one) == 36)
-    found = marker.find(pa.chunked_array([pa.array([[own], ["x"]])]))
+    )  # uuid3 adds a namespace, so the result differs
+    placeholder = UnchangedPlaceholder(text)
+    assert placeholder.find(pa.chunked_array([pa.array([[expected]])])) is None
+    name_uuid = next(text for text in placeholder._texts if text.count("-") == 4 and len(text) == 36)
+    found = placeholder.find(pa.chunked_array([pa.array([[name_uuid], ["x"]])]))
     assert found is not None
     assert found.tolist() == [True, False]
-    assert uuid.UUID(own).version == 3
+    assert uuid.UUID(name_uuid).version == 3
 
 
 @pytest.mark.parametrize(
     "kind", [pa.int64(), pa.bool_(), pa.struct([("a", pa.string())]), pa.list_(pa.bool_())], ids=str
 )
 def test_other_types_have_no_placeholder(kind: pa.DataType) -> None:
-    assert MARKER.find(pa.chunked_array([pa.nulls(3, kind)])) is None
+    assert PLACEHOLDER.find(pa.chunked_array([pa.nulls(3, kind)])) is None
 
 
-def test_markable_columns_depend_on_the_type() -> None:
+def test_type_decides_which_columns_can_have_a_placeholder() -> None:
     schema = Schema(
         NestedField(1, "id", StringType(), required=True),
         NestedField(2, "number", LongType()),

@@ -11,14 +11,14 @@ NUMBERS = st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(0, 5), max_siz
 
 
 @given(values=NUMBERS, more=NUMBERS)
-def test_each_value_once_and_ascending(values: list[int], more: list[int]) -> None:
-    one, other = np.array(values, dtype=np.int64), np.array(more, dtype=np.int64)
-    assert distinct(one).tolist() == sorted(set(values))
-    assert distinct_union(one, other).tolist() == sorted({*values, *more})
-    assert one.tolist() == values
+def test_distinct_values_are_sorted(values: list[int], more: list[int]) -> None:
+    left, right = np.array(values, dtype=np.int64), np.array(more, dtype=np.int64)
+    assert distinct(left).tolist() == sorted(set(values))
+    assert distinct_union(left, right).tolist() == sorted({*values, *more})
+    assert left.tolist() == values
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.uint64, np.intp])
-def test_the_type_stays(dtype: type[np.generic]) -> None:
+def test_dtype_is_kept(dtype: type[np.generic]) -> None:
     assert distinct(np.array([3, 1, 3], dtype=dtype)).dtype == dtype
     assert len(distinct(np.empty(0, dtype=dtype))) == 0

@@ -12,8 +12,9 @@ from pyiceberg.types import (
     StructType,
 )
 
-from spark_job.columns.field_map import dump_field_map, load_field_map, mirror_schema, schema_changes
-from spark_job.plan.schema_evolution import describe_foreign_changes
+from spark_job.columns.field_map import dump_field_map, load_field_map, mirror_schema
+from spark_job.commands.adopt.schema_differences import describe_schema_differences
+from spark_job.plan.foreign_columns import describe_foreign_changes
 
 NESTED = Schema(
     NestedField(5, "id", LongType(), required=False),
@@ -53,9 +54,9 @@ def names_by_id(schema: Schema) -> dict[int, str]:
 
 def test_nested_fields_are_mapped_by_name() -> None:
     mirror, ids = mirror_schema(NESTED, (5, 12, 13, 14), (5,))
-    there, here = names_by_id(NESTED), names_by_id(mirror)
-    assert {there[source]: here[target] for source, target in ids.items()} == {
-        name: name for name in there.values() if name != "op"
+    source_names, mirror_names = names_by_id(NESTED), names_by_id(mirror)
+    assert {source_names[source]: mirror_names[target] for source, target in ids.items()} == {
+        name: name for name in source_names.values() if name != "op"
     }
     assert sorted(ids.values()) == list(range(1, len(ids) + 1))
 
@@ -90,14 +91,14 @@ def changed(**columns: tuple[int, IcebergType]) -> tuple[str, ...]:
     before = Schema(NestedField(5, "id", LongType()), NestedField(14, "name", StringType()))
     mirror, ids = mirror_schema(before, (5, 14), (5,))
     after = Schema(*(NestedField(field_id, name, kind) for name, (field_id, kind) in columns.items()))
-    return schema_changes(after, tuple(field.field_id for field in after.fields), mirror, ids)
+    return describe_schema_differences(after, tuple(field.field_id for field in after.fields), mirror, ids)
 
 
 ID = (5, LongType())
 NAME = (14, StringType())
 
 
-def test_an_unchanged_schema_has_no_changes() -> None:
+def test_unchanged_schema_has_no_changes() -> None:
     assert changed(id=ID, name=NAME) == ()
     assert changed(name=NAME, id=ID) == ()
 
@@ -128,15 +129,17 @@ def test_swapped_names_are_reported() -> None:
 
 def test_changes_inside_a_struct_are_reported() -> None:
     def struct(*names: str) -> StructType:
-        return StructType(*(NestedField(50 + at, name, LongType()) for at, name in enumerate(names)))
+        return StructType(
+            *(NestedField(50 + position, name, LongType()) for position, name in enumerate(names))
+        )
 
     before = Schema(NestedField(5, "id", LongType()), NestedField(6, "s", struct("a")))
     mirror, ids = mirror_schema(before, (5, 6), (5,))
     for after in (struct("a", "b"), struct("b"), StructType(NestedField(50, "a", StringType()))):
         now = Schema(NestedField(5, "id", LongType()), NestedField(6, "s", after))
-        assert len(schema_changes(now, (5, 6), mirror, ids)) == 1
+        assert len(describe_schema_differences(now, (5, 6), mirror, ids)) == 1
     same = Schema(NestedField(5, "id", LongType()), NestedField(6, "s", struct("a")))
-    assert schema_changes(same, (5, 6), mirror, ids) == ()
+    assert describe_schema_differences(same, (5, 6), mirror, ids) == ()
 
 
 def test_column_that_became_optional_is_reported() -> None:
@@ -144,7 +147,7 @@ def test_column_that_became_optional_is_reported() -> None:
     before = Schema(NestedField(5, "id", LongType()), NestedField(6, "n", StringType(), required=True))
     mirror, ids = mirror_schema(before, (5, 6), (5,))
     after = Schema(NestedField(5, "id", LongType()), NestedField(6, "n", StringType(), required=False))
-    assert len(schema_changes(after, (5, 6), mirror, ids)) == 1
+    assert len(describe_schema_differences(after, (5, 6), mirror, ids)) == 1
 
 
 def test_columns_dropped_or_added_by_other_writers_are_reported() -> None:
@@ -154,7 +157,7 @@ def test_columns_dropped_or_added_by_other_writers_are_reported() -> None:
     key = mirror.identifier_field_ids
     less = Schema(*(field for field in mirror.fields if field.name != "name"), identifier_field_ids=key)
     assert describe_foreign_changes(NESTED, less, ids) == ("column name dropped",)
-    assert schema_changes(NESTED, row_ids, less, ids) == ()
+    assert describe_schema_differences(NESTED, row_ids, less, ids) == ()
     more = Schema(*mirror.fields, NestedField(90, "note", StringType()), identifier_field_ids=key)
     assert describe_foreign_changes(NESTED, more, ids) == ("column note added",)
-    assert schema_changes(NESTED, row_ids, more, ids) == ()
+    assert describe_schema_differences(NESTED, row_ids, more, ids) == ()

@@ -1,4 +1,4 @@
-"""Values as JSON, as the Iceberg spec writes single values."""
+"""Values as JSON, in the single-value form of the Iceberg spec."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
 from spark_job.columns.json_values import value_as_json
-from spark_job.iceberg.mirror import CURSOR
-from spark_job.inspect.explain.find_row import FileWriter, find_writer
+from spark_job.commands.explain.find_row import FileWriter, find_writer
+from spark_job.iceberg.property_names import PROPERTY_CURSOR
 
 
 @pytest.mark.parametrize(
-    ("value", "kind", "shown"),
+    ("value", "kind", "expected"),
     [
         (None, pa.string(), None),
         (True, pa.bool_(), True),
@@ -41,20 +41,20 @@ from spark_job.inspect.explain.find_row import FileWriter, find_writer
         ),
     ],
 )
-def test_a_value_is_shown_as_the_spec_writes_it(value: Any, kind: pa.DataType, shown: Any) -> None:
-    assert value_as_json(pa.array([value], kind)[0]) == shown
+def test_value_has_the_json_form_of_the_spec(value: Any, kind: pa.DataType, expected: Any) -> None:
+    assert value_as_json(pa.array([value], kind)[0]) == expected
 
 
-def snapshot(number: int, operation: Operation, **told: str) -> Snapshot:
-    summary = Summary(operation, **told)
-    told_of = {"snapshot-id": number, "timestamp-ms": 0, "manifest-list": "", "summary": summary}
-    return Snapshot.model_validate(told_of)
+def snapshot(number: int, operation: Operation, **properties: str) -> Snapshot:
+    summary = Summary(operation, **properties)
+    fields = {"snapshot-id": number, "timestamp-ms": 0, "manifest-list": "", "summary": summary}
+    return Snapshot.model_validate(fields)
 
 
-def test_who_added_a_data_file_is_known_by_its_snapshot() -> None:
+def test_writer_of_a_data_file_is_determined_by_its_snapshot() -> None:
     snapshots = [
-        snapshot(1, Operation.OVERWRITE, **{CURSOR: "{}"}),
-        snapshot(2, Operation.REPLACE, **{CURSOR: "{}"}),
+        snapshot(1, Operation.OVERWRITE, **{PROPERTY_CURSOR: "{}"}),
+        snapshot(2, Operation.REPLACE, **{PROPERTY_CURSOR: "{}"}),
         snapshot(3, Operation.APPEND),
     ]
     found = [find_writer(snapshots, number)[0] for number in (1, 2, 3, 4, None)]

@@ -14,8 +14,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, LongType, NestedField
 
 from icemirror.errors import Corrupt, IcemirrorError, Transient
-from spark_job.changelog.history import ChangelogFile
-from spark_job.changelog.read_changes import read_changes
+from spark_job.changelog.added_files import ChangelogFile
+from spark_job.changelog.read_events import read_events
 from spark_job.changelog.read_rows import read_rows
 from spark_job.columns.field_map import mirror_schema
 from spark_job.columns.parquet_columns import open_parquet, read_columns, read_rows_at, row_group_starts
@@ -27,7 +27,7 @@ from tests.unit.spark_job.merge.samples import save, shape_of
 MANY = " ".join(f"I{number}@{number}" for number in range(60))
 
 
-def test_a_missing_file_is_corrupt_and_named(tmp_path: Path, io: PyArrowFileIO) -> None:
+def test_missing_file_is_corrupt(tmp_path: Path, io: PyArrowFileIO) -> None:
     with (
         pytest.raises(Corrupt, match=r"a data file is missing .*absent\.parquet"),
         open_parquet(io, str(tmp_path / "absent.parquet")),
@@ -36,70 +36,68 @@ def test_a_missing_file_is_corrupt_and_named(tmp_path: Path, io: PyArrowFileIO) 
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"not Parquet at all, but long enough to be one"])
-def test_a_file_that_is_no_parquet_is_corrupt_and_named(
-    tmp_path: Path, io: PyArrowFileIO, content: bytes
-) -> None:
+def test_file_that_is_not_parquet_is_corrupt(tmp_path: Path, io: PyArrowFileIO, content: bytes) -> None:
     path = tmp_path / "bad.parquet"
     path.write_bytes(content)
     with pytest.raises(Corrupt, match=r": .*bad\.parquet$"), open_parquet(io, str(path)):
         pass
 
 
-def test_a_truncated_file_is_corrupt(tmp_path: Path, io: PyArrowFileIO) -> None:
+def test_truncated_file_is_corrupt(tmp_path: Path, io: PyArrowFileIO) -> None:
     file = save(tmp_path, events(MANY))
     content = Path(file.path).read_bytes()
     for end in range(0, len(content), 97):
         Path(file.path).write_bytes(content[:end])
         with pytest.raises(Corrupt):
-            read_changes(io, file, 0, shape_of())
+            read_events(io, file, 0, shape_of())
 
 
-def test_a_damaged_file_gives_a_named_error_or_changes(tmp_path: Path, io: PyArrowFileIO) -> None:
-    """Anything else would take the other tables of the run along."""
+def test_damaged_file_raises_only_known_errors(tmp_path: Path, io: PyArrowFileIO) -> None:
+    """Any other error would stop the other tables of the run."""
     file = save(tmp_path, events(MANY))
-    content, dice = Path(file.path).read_bytes(), random.Random(5)
+    content, rng = Path(file.path).read_bytes(), random.Random(5)
     mirror, ids = mirror_schema(ID_AND_NAME, (1, 2), (1,))
     first = np.zeros(1, np.uint32)
     for _ in range(400):
         damaged = bytearray(content)
-        for _ in range(dice.choice([1, 1, 4])):
-            damaged[dice.randrange(len(damaged))] = dice.randrange(256)
+        for _ in range(rng.choice([1, 1, 4])):
+            damaged[rng.randrange(len(damaged))] = rng.randrange(256)
         Path(file.path).write_bytes(damaged)
         try:
-            read_changes(io, file, 0, shape_of())
+            read_events(io, file, 0, shape_of())
             read_rows(io, [file], first, first, ids, mirror)
         except IcemirrorError:
             continue
 
 
 @pytest.mark.parametrize("failures", [1, 2, 3])
-def test_storage_that_fails_for_a_moment_has_not_damaged_the_file(tmp_path: Path, failures: int) -> None:
-    """Arrow gives an error without a number for both."""
+def test_transient_storage_failure_is_not_reported_as_damage(tmp_path: Path, failures: int) -> None:
+    """Arrow raises an error without errno for both."""
     file = save(tmp_path, events(MANY))
     with pytest.raises(Transient), translate_errors("shop.orders"):
-        read_changes(FailingFileIO(failures), file, 0, shape_of())
-    assert len(read_changes(FailingFileIO(0), file, 0, shape_of())) == 60
+        read_events(FailingFileIO(failures), file, 0, shape_of())
+    assert len(read_events(FailingFileIO(0), file, 0, shape_of())) == 60
 
 
-def test_a_column_name_that_is_no_text_is_a_named_error(tmp_path: Path, io: PyArrowFileIO) -> None:
+def test_column_name_that_is_not_utf8_is_a_known_error(tmp_path: Path, io: PyArrowFileIO) -> None:
     file = save(tmp_path, events("I1@1").rename_columns(["zzzzz", "b", "c", "d"]))
     content = Path(file.path).read_bytes()
     Path(file.path).write_bytes(content.replace(b"zzzzz", b"\xff\xfe\xff\xfe\xff"))
     with pytest.raises(IcemirrorError):
-        read_changes(io, file, 0, shape_of())
+        read_events(io, file, 0, shape_of())
 
 
-def test_columns_come_in_the_order_in_which_they_are_asked_for(tmp_path: Path, io: PyArrowFileIO) -> None:
+def test_columns_are_returned_in_the_requested_order(tmp_path: Path, io: PyArrowFileIO) -> None:
     file = save(tmp_path, events("I7@1=x"))
     with open_parquet(io, file.path) as parquet:
-        name, key, again = read_columns(parquet, file.path, [2, 1, 2])
-    assert (name.to_pylist(), key.to_pylist(), again.to_pylist()) == (["x"], [7], ["x"])
-    assert all(isinstance(column, pa.Array) for column in (name, key, again))
+        name, key, repeated = read_columns(parquet, file.path, [2, 1, 2])
+    assert (name.to_pylist(), key.to_pylist(), repeated.to_pylist()) == (["x"], [7], ["x"])
+    assert all(isinstance(column, pa.Array) for column in (name, key, repeated))
 
 
 @pytest.mark.parametrize("row_group_size", [1, 7, 60])
 @pytest.mark.parametrize("rows", [[0], [59], [0, 59], [6, 7, 8, 13, 14, 30], list(range(60)), []])
-def test_values_at_rows_are_read_from_the_row_groups_that_hold_them(
+def test_values_at_rows_are_read_from_their_row_groups(
     tmp_path: Path, io: PyArrowFileIO, row_group_size: int, rows: list[int]
 ) -> None:
     file = save(tmp_path, events(MANY), row_group_size=row_group_size)
@@ -109,7 +107,7 @@ def test_values_at_rows_are_read_from_the_row_groups_that_hold_them(
     assert ids.to_pylist() == rows
 
 
-def test_a_row_beyond_the_file_is_corrupt(tmp_path: Path, io: PyArrowFileIO) -> None:
+def test_row_beyond_the_file_is_corrupt(tmp_path: Path, io: PyArrowFileIO) -> None:
     file = save(tmp_path, events(MANY))
     with (
         pytest.raises(Corrupt, match="has 60 rows, but row 60 was requested"),
@@ -118,50 +116,48 @@ def test_a_row_beyond_the_file_is_corrupt(tmp_path: Path, io: PyArrowFileIO) -> 
         read_rows_at(parquet, file.path, [1], np.array([3, 60]))
 
 
-def test_a_value_that_is_not_what_its_page_was_written_with_is_corrupt(
-    tmp_path: Path, io: PyArrowFileIO
-) -> None:
-    """Nothing but the checksum tells: the file is in order otherwise."""
+def test_value_that_does_not_match_the_page_checksum_is_corrupt(tmp_path: Path, io: PyArrowFileIO) -> None:
+    """Only the checksum shows it: the file is valid otherwise."""
     path = tmp_path / "checked.parquet"
     options = {"compression": "none", "use_dictionary": False, "write_statistics": False}
     pq.write_table(events("I1@1=right I2@2=other"), path, write_page_checksum=True, **options)
     file = ChangelogFile(str(path), 0, 2, 1, 1)
-    assert len(read_changes(io, file, 0, shape_of())) == 2
+    assert len(read_events(io, file, 0, shape_of())) == 2
     path.write_bytes(path.read_bytes().replace(b"INSERT", b"DELETE", 1))
     with pytest.raises(Corrupt, match="damaged"):
-        read_changes(io, file, 0, shape_of())
+        read_events(io, file, 0, shape_of())
 
 
 @pytest.mark.parametrize("rows", [0, 59, 61])
-def test_a_file_with_other_than_its_rows_is_corrupt(tmp_path: Path, io: PyArrowFileIO, rows: int) -> None:
+def test_file_with_another_row_count_is_corrupt(tmp_path: Path, io: PyArrowFileIO, rows: int) -> None:
     file = save(tmp_path, events(MANY))
     words = f"has 60 rows, although the table states {rows}"
     with pytest.raises(Corrupt, match=words), open_parquet(io, file.path, rows):
         pass
 
 
-def test_a_column_that_the_table_never_had_is_corrupt(tmp_path: Path, io: PyArrowFileIO) -> None:
-    """Else the column that it is would be NULL."""
+def test_field_id_that_the_table_never_had_is_corrupt(tmp_path: Path, io: PyArrowFileIO) -> None:
+    """Otherwise the damaged column would be read as NULL."""
     table = events("I1@1")
-    strange = table.schema.field(1).with_metadata({"PARQUET:field_id": "18"})
-    file = save(tmp_path, table.cast(table.schema.set(1, strange)))
+    unknown = table.schema.field(1).with_metadata({"PARQUET:field_id": "18"})
+    file = save(tmp_path, table.cast(table.schema.set(1, unknown)))
     shape = shape_of()
-    assert len(read_changes(io, file, 0, shape)) == 1
+    assert len(read_events(io, file, 0, shape)) == 1
     with pytest.raises(Corrupt, match="field ids that its table does not have"):
-        read_changes(io, file, 0, replace(shape, last_column_id=4))
-    assert len(read_changes(io, file, 0, replace(shape, last_column_id=18))) == 1  # one that was dropped
+        read_events(io, file, 0, replace(shape, last_column_id=4))
+    assert len(read_events(io, file, 0, replace(shape, last_column_id=18))) == 1  # a dropped column
 
 
 @pytest.mark.parametrize("name", ["id", "cdc_operation"])
-def test_two_columns_of_one_field_id_are_corrupt(tmp_path: Path, io: PyArrowFileIO, name: str) -> None:
+def test_two_columns_with_one_field_id_are_corrupt(tmp_path: Path, io: PyArrowFileIO, name: str) -> None:
     table = events("I1@1")
     same = table.schema.field("name").with_metadata(table.schema.field(name).metadata)
     file = save(tmp_path, table.cast(table.schema.set(1, same)))
     with pytest.raises(Corrupt, match="two of its columns have one field id"):
-        read_changes(io, file, 0, shape_of())
+        read_events(io, file, 0, shape_of())
 
 
-def test_a_part_that_would_take_all_memory_is_corrupt_unless_the_file_is_large(
+def test_row_group_that_exhausts_memory_is_corrupt_unless_the_file_is_large(
     tmp_path: Path, io: PyArrowFileIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = save(tmp_path, events(MANY))
@@ -171,14 +167,14 @@ def test_a_part_that_would_take_all_memory_is_corrupt_unless_the_file_is_large(
 
     monkeypatch.setattr(pq.ParquetFile, "read_row_groups", exhaust)
     with pytest.raises(Corrupt, match="would take all memory"):
-        read_changes(io, file, 0, shape_of())
-    monkeypatch.setattr("spark_job.columns.parquet_columns._USUAL_BYTES", 100)
+        read_events(io, file, 0, shape_of())
+    monkeypatch.setattr("spark_job.columns.parquet_columns._MAX_USUAL_GROUP_BYTES", 100)
     with pytest.raises(Transient, match="not enough memory"):
-        read_changes(io, file, 0, shape_of())
+        read_events(io, file, 0, shape_of())
 
 
 def test_decimals_of_another_scale_are_corrupt(tmp_path: Path, io: PyArrowFileIO) -> None:
-    """They would be read as other numbers."""
+    """The numbers would be read wrong."""
     price = NestedField(2, "price", DecimalType(9, 2), required=False)
     schema = Schema(NestedField(1, "id", LongType(), required=True), price)
     fields = [

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from spark_job.commit.owned_locations import OwnedLocations, is_below
+from spark_job.commit.expire.owned_locations import OwnedLocations, is_below
 from tests.unit.spark_job.commit.test_retention import metadata_of
 
 
 @pytest.mark.parametrize(
-    ("path", "place"),
+    ("path", "location"),
     [
         ("s3://lake/t/data/a.parquet", "s3://lake/t"),
         ("s3a://lake/t/data/a.parquet", "s3://lake/t/"),
@@ -18,8 +18,8 @@ from tests.unit.spark_job.commit.test_retention import metadata_of
         ("s3://lake/t/d=1..2/..a.parquet", "s3://lake/t"),
     ],
 )
-def test_paths_below_a_location_are_owned(path: str, place: str) -> None:
-    assert is_below(path, place)
+def test_paths_below_a_location_are_owned(path: str, location: str) -> None:
+    assert is_below(path, location)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_paths_below_a_location_are_owned(path: str, place: str) -> None:
         "",
     ],
 )
-def test_paths_elsewhere_are_not_owned(path: str) -> None:
+def test_paths_outside_a_location_are_not_owned(path: str) -> None:
     assert not is_below(path, "s3://lake/t")
 
 
@@ -47,18 +47,18 @@ def test_files_are_owned_in_table_and_configured_locations() -> None:
     metadata = metadata_of(
         [1], properties={"write.data.path": "s3://data/t/", "write.metadata.path": "s3://lake/../x"}
     )
-    own = OwnedLocations.of(metadata, "s3://index/u")
-    assert own.has_file(f"{metadata.location}/data/a.parquet")
-    assert own.has_file("s3://data/t/a.parquet")
-    assert not own.has_file("s3://lake/../x/a.avro")
-    assert not own.has_file("s3://index/u/a.puffin")
+    owned = OwnedLocations.from_metadata(metadata, "s3://index/u")
+    assert owned.has_file(f"{metadata.location}/data/a.parquet")
+    assert owned.has_file("s3://data/t/a.parquet")
+    assert not owned.has_file("s3://lake/../x/a.avro")
+    assert not owned.has_file("s3://index/u/a.puffin")
 
 
 def test_index_is_owned_in_configured_and_default_location() -> None:
     metadata = metadata_of([1])
-    own = OwnedLocations.of(metadata, "s3://index/u")
+    owned = OwnedLocations.from_metadata(metadata, "s3://index/u")
     parent = metadata.location.rpartition("/")[0]
-    assert own.has_index("s3://index/u/1.root.puffin")
-    assert own.has_index(f"{parent}/_icemirror_index/{metadata.table_uuid}/1.root.puffin")
-    assert not own.has_index(f"{parent}/_icemirror_index/another/1.root.puffin")
-    assert not own.has_index(f"{metadata.location}/data/1.root.puffin")
+    assert owned.has_index("s3://index/u/1.root.puffin")
+    assert owned.has_index(f"{parent}/_icemirror_index/{metadata.table_uuid}/1.root.puffin")
+    assert not owned.has_index(f"{parent}/_icemirror_index/another/1.root.puffin")
+    assert not owned.has_index(f"{metadata.location}/data/1.root.puffin")

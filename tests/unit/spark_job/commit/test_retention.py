@@ -1,4 +1,4 @@
-"""Which snapshots expire, decided from hand-written metadata."""
+"""Snapshots to expire, chosen from metadata written by the tests."""
 
 from __future__ import annotations
 
@@ -11,8 +11,14 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
 from pyiceberg.types import LongType, NestedField
 
 from icemirror.errors import Invalid
-from spark_job.commit.retention import due_snapshots, gc_enabled, is_worth_expiring, max_due, read_retention
-from spark_job.iceberg.mirror import CURSOR
+from spark_job.commit.expire.retention import (
+    count_due_at_most,
+    due_snapshots,
+    gc_enabled,
+    is_worth_expiring,
+    read_retention,
+)
+from spark_job.iceberg.property_names import PROPERTY_CURSOR
 
 NOW = 1_800_000_000_000
 HOUR = 3_600_000
@@ -32,24 +38,24 @@ def metadata_of(
     properties: Mapping[str, str] = PROPERTIES,
     cursors: Sequence[int] | None = None,
 ) -> TableMetadata:
-    """A table whose main branch is `line`, oldest first; `others` are other snapshots with their parents.
+    """Return a table whose main branch is `line`, oldest first; `others` maps other snapshots to their parents.
 
-    All have cursors, unless `cursors` lists those that have.
+    All snapshots have cursors, or only those in `cursors`.
     """
     ages = age_hours or {}
     parents = dict(zip(line, [None, *line], strict=False)) | dict(others or {})
     snapshots = [
         {
-            "snapshot-id": one,
+            "snapshot-id": snapshot_id,
             "parent-snapshot-id": parent,
             "sequence-number": number,
-            "timestamp-ms": NOW - int(ages.get(one, 0) * HOUR),
-            "manifest-list": f"s3://b/snap-{one}.avro",
+            "timestamp-ms": NOW - int(ages.get(snapshot_id, 0) * HOUR),
+            "manifest-list": f"s3://b/snap-{snapshot_id}.avro",
             "summary": {"operation": "append"}
-            | ({CURSOR: "{}"} if cursors is None or one in cursors else {}),
+            | ({PROPERTY_CURSOR: "{}"} if cursors is None or snapshot_id in cursors else {}),
             "schema-id": 0,
         }
-        for number, (one, parent) in enumerate(parents.items(), 1)
+        for number, (snapshot_id, parent) in enumerate(parents.items(), 1)
     ]
     main = {"main": {"snapshot-id": line[-1], "type": "branch"}} if line else {}
     return TableMetadataV2.model_validate(
@@ -77,11 +83,11 @@ def metadata_of(
 
 def due_ids(metadata: TableMetadata, added_snapshots: int = 0) -> list[int]:
     due = due_snapshots(metadata, NOW, added_snapshots)
-    assert len(due) <= max_due(metadata, NOW, added_snapshots)
+    assert len(due) <= count_due_at_most(metadata, NOW, added_snapshots)
     return [snapshot.snapshot_id for snapshot in due]
 
 
-def test_young_snapshots_within_the_limit_stay() -> None:
+def test_young_snapshots_within_the_limit_are_kept() -> None:
     assert due_ids(metadata_of([1, 2, 3, 4, 5, 6])) == []
 
 
@@ -93,11 +99,11 @@ def test_snapshot_of_the_current_commit_counts() -> None:
     assert due_ids(metadata_of([1, 2, 3, 4, 5, 6]), added_snapshots=1) == [1]
 
 
-def test_snapshots_past_the_age_expire() -> None:
+def test_snapshots_beyond_the_maximum_age_expire() -> None:
     assert due_ids(metadata_of([1, 2, 3, 4], age_hours={1: 12, 2: 11, 3: 9})) == [1, 2]
 
 
-def test_minimum_number_stays_at_any_age() -> None:
+def test_minimum_number_is_kept_at_any_age() -> None:
     old = dict.fromkeys(range(1, 5), 1000.0)
     assert due_ids(metadata_of([1, 2, 3, 4], age_hours=old)) == [1, 2]
 
@@ -114,12 +120,12 @@ def test_branch_retention_takes_precedence_over_the_tables() -> None:
     assert read_retention(metadata).age_ms == HOUR
 
 
-def test_a_tag_keeps_its_snapshot_and_no_other() -> None:
+def test_tag_keeps_only_its_snapshot() -> None:
     refs = {"audit": {"snapshot-id": 2, "type": "tag"}}
     assert due_ids(metadata_of(list(range(1, 10)), refs=refs)) == [1, 3]
 
 
-def test_a_branch_keeps_all_of_its_ancestors() -> None:
+def test_branch_keeps_all_its_ancestors() -> None:
     refs = {"try": {"snapshot-id": 20, "type": "branch"}}
     assert due_ids(metadata_of(list(range(1, 10)), others={20: 2}, refs=refs)) == [3]
 
@@ -129,13 +135,13 @@ def test_abandoned_snapshots_expire_by_age_only() -> None:
     assert due_ids(metadata) == [8]
 
 
-def test_foreign_snapshots_after_the_cursor_stay() -> None:
+def test_foreign_snapshots_after_the_cursor_are_kept() -> None:
     """The next merge walks back from the head to the cursor."""
     metadata = metadata_of(list(range(1, 10)), cursors=[1, 2])
     assert due_ids(metadata) == [1]
 
 
-def test_whole_branch_stays_if_no_snapshot_has_the_cursor() -> None:
+def test_whole_branch_is_kept_if_no_snapshot_has_the_cursor() -> None:
     assert due_ids(metadata_of(list(range(1, 10)), cursors=[])) == []
 
 
@@ -147,7 +153,7 @@ def test_defaults_keep_a_day_and_at_most_a_hundred() -> None:
     assert len(due_ids(metadata_of(line[:60], age_hours=old, properties={}))) == 40
 
 
-def test_a_merge_waits_until_a_tenth_is_due() -> None:
+def test_expiry_is_postponed_until_a_tenth_is_due() -> None:
     metadata = metadata_of(list(range(1, 31)))
     assert not is_worth_expiring(metadata, 2)
     assert is_worth_expiring(metadata, 3)
@@ -169,7 +175,7 @@ def test_invalid_number_in_a_property_is_refused() -> None:
         due_ids(metadata_of([1], properties={"icemirror.max-snapshots": "many"}))
 
 
-@pytest.mark.parametrize(("value", "may"), [(None, True), ("true", True), ("FALSE", False)])
-def test_files_are_not_deleted_if_gc_is_disabled(value: str | None, may: bool) -> None:
+@pytest.mark.parametrize(("value", "enabled"), [(None, True), ("true", True), ("FALSE", False)])
+def test_files_are_not_deleted_if_gc_is_disabled(value: str | None, enabled: bool) -> None:
     properties = {} if value is None else {"gc.enabled": value}
-    assert gc_enabled(metadata_of([1], properties=properties)) is may
+    assert gc_enabled(metadata_of([1], properties=properties)) is enabled

@@ -9,7 +9,7 @@ from spark_job.commit.retry import MAX_ATTEMPTS, ConflictRetries
 
 
 def run(retries: ConflictRetries, success: int, error: type[Exception] = Conflict) -> int:
-    """Attempt number `success` succeeds; return the number of the attempt that did."""
+    """Let attempt number `success` succeed, and return its number."""
     attempts = count()
     while True:
         with retries:
@@ -24,7 +24,7 @@ def test_first_attempt_succeeds_without_a_second_one() -> None:
 
 
 @pytest.mark.parametrize("error", [Conflict, UnverifiedConflict])
-def test_a_conflict_leads_to_another_attempt(error: type[Conflict]) -> None:
+def test_conflict_is_retried(error: type[Conflict]) -> None:
     assert run(ConflictRetries(exhausted="lost"), 3, error) == 3
 
 
@@ -34,7 +34,7 @@ def test_last_conflict_is_the_cause_when_every_attempt_conflicts() -> None:
     assert str(raised.value.__cause__) == f"attempt {MAX_ATTEMPTS - 1} lost"
 
 
-def test_attempts_can_be_fewer() -> None:
+def test_number_of_attempts_can_be_set() -> None:
     with pytest.raises(Conflict) as raised:
         run(ConflictRetries(exhausted="lost", attempts=2), 100)
     assert str(raised.value.__cause__) == "attempt 1 lost"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_job.changelog.history import ChangelogFile
+from spark_job.changelog.added_files import ChangelogFile
 from spark_job.engine.size_policy import (
     INSPECTION,
     MERGES,
@@ -40,9 +40,7 @@ def size(events: int, size_bytes: int = 0) -> WorkSize:
         pytest.param(INSPECTION, size(2_000_001), Sharded(2), id="large inspection"),
     ],
 )
-def test_the_size_of_work_decides_where_it_runs(
-    policy: SizePolicy, work: WorkSize, placement: Placement
-) -> None:
+def test_size_decides_where_work_runs(policy: SizePolicy, work: WorkSize, placement: Placement) -> None:
     assert policy.where_to_run(work) == placement
 
 

@@ -8,20 +8,20 @@ from spark_job.iceberg.ancestry import walk_ancestors
 
 
 def snapshots(parents: dict[int, int | None]) -> list[Snapshot]:
-    """Snapshots by id, with their parents."""
+    """Return snapshots from a mapping of ids to parents."""
     return [
         Snapshot.model_validate(
-            {"snapshot-id": one, "parent-snapshot-id": parent, "manifest-list": f"list-{one}"}
+            {"snapshot-id": snapshot_id, "parent-snapshot-id": parent, "manifest-list": f"list-{snapshot_id}"}
         )
-        for one, parent in parents.items()
+        for snapshot_id, parent in parents.items()
     ]
 
 
 def walk(parents: dict[int, int | None], start: int | None) -> list[int]:
-    return [one.snapshot_id for one in walk_ancestors(snapshots(parents), start)]
+    return [snapshot.snapshot_id for snapshot in walk_ancestors(snapshots(parents), start)]
 
 
-def test_the_way_back_goes_parent_by_parent_as_far_as_they_are_known() -> None:
+def test_walk_follows_parents_until_one_is_unknown() -> None:
     assert walk({1: None, 2: 1, 3: 2, 9: 1}, 3) == [3, 2, 1]
     assert walk({2: 1, 3: 2}, 3) == [3, 2]
     assert walk({3: 2, 9: 1, 1: None, 2: 1}, 3) == [3, 2, 1]  # in any order
@@ -29,10 +29,10 @@ def test_the_way_back_goes_parent_by_parent_as_far_as_they_are_known() -> None:
 
 
 @pytest.mark.parametrize("parents", [{3: 3}, {1: 3, 2: 1, 3: 2}, {1: 2, 2: 1, 3: 2}])
-def test_a_cycle_of_ancestors_is_corrupt(parents: dict[int, int | None]) -> None:
+def test_cycle_of_ancestors_is_corrupt(parents: dict[int, int | None]) -> None:
     with pytest.raises(Corrupt, match=r"contains a cycle at \d.*list-\d"):
         walk(parents, 3)
 
 
-def test_a_cycle_outside_the_walk_is_ignored() -> None:
+def test_cycle_is_detected_only_when_the_walk_reaches_it() -> None:
     assert next(walk_ancestors(snapshots({3: 3}), 3)).snapshot_id == 3

@@ -17,7 +17,7 @@ SCHEMA = Schema(
     NestedField(4, "at", TimestampType()),
 )
 DEFAULT = "write.metadata.metrics.default"
-MOST = "write.metadata.metrics.max-inferred-column-defaults"
+MAX_COLUMNS = "write.metadata.metrics.max-inferred-column-defaults"
 
 
 def test_bounds_are_truncated_to_16_by_default() -> None:
@@ -34,25 +34,28 @@ def test_bounds_are_truncated_to_16_by_default() -> None:
         ("truncate(0)", DEFAULT_MODE),
     ],
 )
-def test_a_default_is_for_all_columns(text: str, mode: MetricsMode) -> None:
+def test_default_mode_applies_to_all_columns(text: str, mode: MetricsMode) -> None:
     assert metrics_modes(SCHEMA, {DEFAULT: text}, UNSORTED_SORT_ORDER) == dict.fromkeys((2, 4, 5, 6, 7), mode)
 
 
-def test_a_column_has_its_own_mode_by_its_full_name() -> None:
-    named = {"write.metadata.metrics.column.place.x": "none", "write.metadata.metrics.column.place": "full"}
-    found = metrics_modes(SCHEMA, named, UNSORTED_SORT_ORDER)
+def test_column_mode_is_set_by_the_full_column_name() -> None:
+    properties = {
+        "write.metadata.metrics.column.place.x": "none",
+        "write.metadata.metrics.column.place": "full",
+    }
+    found = metrics_modes(SCHEMA, properties, UNSORTED_SORT_ORDER)
     assert (found[5], found[6]) == (NONE, DEFAULT_MODE)
 
 
 @pytest.mark.parametrize(
-    ("most", "kept"), [("5", {2, 4, 5, 6, 7}), ("3", {2, 4, 5}), ("0", set()), ("-1", {2, 4, 5, 6, 7})]
+    ("limit", "kept"), [("5", {2, 4, 5, 6, 7}), ("3", {2, 4, 5}), ("0", set()), ("-1", {2, 4, 5, 6, 7})]
 )
-def test_wide_tables_keep_statistics_of_the_outermost_columns(most: str, kept: set[int]) -> None:
-    found = metrics_modes(SCHEMA, {MOST: most}, UNSORTED_SORT_ORDER)
+def test_wide_tables_keep_statistics_of_the_outermost_columns(limit: str, kept: set[int]) -> None:
+    found = metrics_modes(SCHEMA, {MAX_COLUMNS: limit}, UNSORTED_SORT_ORDER)
     assert {field_id for field_id, mode in found.items() if mode == DEFAULT_MODE} == kept
 
 
-def test_columns_that_rows_are_sorted_by_have_bounds() -> None:
+def test_sort_columns_have_bounds() -> None:
     order = SortOrder(
         SortField(2, BucketTransform(4)), SortField(4, DayTransform()), SortField(5, IdentityTransform())
     )
@@ -60,6 +63,6 @@ def test_columns_that_rows_are_sorted_by_have_bounds() -> None:
     assert found == {2: COUNTS, 4: DEFAULT_MODE, 5: DEFAULT_MODE, 6: COUNTS, 7: COUNTS}
 
 
-def test_a_limit_that_is_no_number_is_refused() -> None:
-    with pytest.raises(Invalid, match=MOST):
-        metrics_modes(SCHEMA, {MOST: "many"}, UNSORTED_SORT_ORDER)
+def test_limit_that_is_not_a_number_is_refused() -> None:
+    with pytest.raises(Invalid, match=MAX_COLUMNS):
+        metrics_modes(SCHEMA, {MAX_COLUMNS: "many"}, UNSORTED_SORT_ORDER)

@@ -1,4 +1,4 @@
-"""Properties have the effect on files that they have in Iceberg Java."""
+"""Table properties have the same effect on files as in Iceberg Java."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ SCHEMA = Schema(
 
 
 def write(folder: Path, **properties: str) -> pq.FileMetaData:
-    named = {PARQUET + name.replace("__", ".").replace("_", "-"): value for name, value in properties.items()}
+    table_properties = {
+        PARQUET + name.replace("__", ".").replace("_", "-"): value for name, value in properties.items()
+    }
     arrow = schema_to_pyarrow(SCHEMA)
     table = pa.Table.from_pylist(
         [{"id": number, "place": {"name": f"n{number}"}} for number in range(1000)], schema=arrow
     )
-    files = ParquetFileWriter(SCHEMA, named)
-    files.write(PyArrowFileIO().new_output(str(folder / "f.parquet")), table, files.new_sizes())
+    files = ParquetFileWriter(SCHEMA, table_properties)
+    files.write(PyArrowFileIO().new_output(str(folder / "f.parquet")), table, files.new_sizer())
     return pq.read_metadata(folder / "f.parquet")
 
 
@@ -44,11 +46,11 @@ def write(folder: Path, **properties: str) -> pq.FileMetaData:
         ("lz4", "LZ4"),
     ],
 )
-def test_files_have_the_codec_that_the_table_names(tmp_path: Path, codec: str, written: str) -> None:
+def test_files_have_the_codec_of_the_table_property(tmp_path: Path, codec: str, written: str) -> None:
     assert write(tmp_path, compression_codec=codec).row_group(0).column(0).compression == written
 
 
-def test_a_level_is_passed_on_and_ignored_for_codecs_without_levels() -> None:
+def test_compression_level_is_ignored_for_codecs_without_levels() -> None:
     assert parquet_options({f"{PARQUET}compression-level": "9"})["compression_level"] == 9
     both = {f"{PARQUET}compression-codec": "snappy", f"{PARQUET}compression-level": "9"}
     assert "compression_level" not in parquet_options(both)
@@ -66,12 +68,12 @@ def test_a_level_is_passed_on_and_ignored_for_codecs_without_levels() -> None:
         ("dict-size-bytes", "x"),
     ],
 )
-def test_an_unusable_property_is_a_specific_error(name: str, value: str) -> None:
+def test_invalid_property_is_refused(name: str, value: str) -> None:
     with pytest.raises(Invalid, match=f"{PARQUET}{name} is '{value}'"):
         parquet_options({f"{PARQUET}{name}": value})
 
 
-def test_pages_have_at_most_so_many_rows(tmp_path: Path) -> None:
+def test_page_row_limit_is_applied(tmp_path: Path) -> None:
     def page_count(limit: dict[str, str]) -> int:
         written = write(tmp_path, **limit).row_group(0).column(0)
         return int(written.total_uncompressed_size)
@@ -80,7 +82,7 @@ def test_pages_have_at_most_so_many_rows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("column", ["id", "place.name"])
-def test_a_column_has_a_bloom_filter_if_the_table_says_so(tmp_path: Path, column: str) -> None:
+def test_bloom_filter_is_written_for_an_enabled_column(tmp_path: Path, column: str) -> None:
     plain = write(tmp_path)
     size = (tmp_path / "f.parquet").stat().st_size
     found = write(tmp_path, **{f"bloom_filter_enabled__column__{column}": "true"})
@@ -99,12 +101,12 @@ def filters(**values: str) -> Any:
     return bloom_filters(properties, PATHS, 1000)["bloom_filter_options"]
 
 
-def test_a_bloom_filter_is_sized_by_rows_or_by_the_property() -> None:
+def test_bloom_filter_is_sized_by_rows_or_by_the_property() -> None:
     assert filters() == {"id": {"ndv": 1000, "fpp": 0.01}}
     assert filters(fpp__column__id="0.1", ndv__column__id="50") == {"id": {"ndv": 50, "fpp": 0.1}}
 
 
-def test_a_bloom_filter_takes_no_more_bytes_than_allowed() -> None:
+def test_bloom_filter_respects_the_maximum_size() -> None:
     limited = bloom_filters(
         {f"{PARQUET}bloom-filter-enabled.column.id": "true", f"{PARQUET}bloom-filter-max-bytes": "1024"},
         PATHS,
@@ -114,12 +116,12 @@ def test_a_bloom_filter_takes_no_more_bytes_than_allowed() -> None:
 
 
 @pytest.mark.parametrize("enabled", [{"id": "false"}, {"gone": "true"}])
-def test_no_filter_for_a_column_that_is_disabled_or_missing(enabled: dict[str, str]) -> None:
+def test_disabled_or_missing_column_has_no_bloom_filter(enabled: dict[str, str]) -> None:
     properties = {f"{PARQUET}bloom-filter-enabled.column.{name}": value for name, value in enabled.items()}
     assert bloom_filters(properties, PATHS, 1000) == {}
 
 
 @pytest.mark.parametrize(("name", "value"), [("fpp", "0"), ("fpp", "x"), ("ndv", "0"), ("ndv", "-3")])
-def test_a_filter_that_cannot_be_made_is_refused(name: str, value: str) -> None:
+def test_invalid_bloom_filter_option_is_refused(name: str, value: str) -> None:
     with pytest.raises(Invalid, match=f"bloom-filter-{name}.column.id"):
         filters(**{f"{name}__column__id": value})

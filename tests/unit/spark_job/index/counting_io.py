@@ -1,4 +1,4 @@
-"""A FileIO that counts the bytes that are read through it."""
+"""A FileIO that counts the bytes read through it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ class CountingFileIO(PyArrowFileIO):
         self.read_bytes = 0
 
     def new_input(self, location: str) -> CountingFile:
-        """The file, counted."""
         return CountingFile(super().new_input(location), self)
 
 
@@ -28,7 +27,6 @@ class CountingFile(PyArrowFile):
         self._counter = counter
 
     def open(self, seekable: bool = True) -> InputStream:
-        """A stream, counted."""
         return CountingStream(super().open(seekable), self._counter)
 
 

@@ -7,7 +7,7 @@ from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 
 from tests.unit.spark_job.index.counting_io import CountingFile, CountingFileIO, CountingStream
 
-WORDS = "When reading from key 'k' in bucket 'b': AWS Error SLOW_DOWN during GetObject operation"
+ERROR_MESSAGE = "When reading from key 'k' in bucket 'b': AWS Error SLOW_DOWN during GetObject operation"
 
 
 class FailingFileIO(CountingFileIO):
@@ -18,7 +18,6 @@ class FailingFileIO(CountingFileIO):
         self.failures, self.short = failures, short
 
     def new_input(self, location: str) -> FailingFile:
-        """The file, as unreliable as its storage."""
         return FailingFile(PyArrowFileIO.new_input(self, location), self)
 
 
@@ -30,7 +29,6 @@ class FailingFile(CountingFile):
         self._storage = storage
 
     def open(self, seekable: bool = True) -> InputStream:
-        """A stream that fails."""
         return FailingStream(PyArrowFile.open(self, seekable), self._storage)
 
 
@@ -49,4 +47,4 @@ class FailingStream(CountingStream):
         self._storage.failures -= 1
         if self._storage.short:
             return self._stream.read(size // 2)
-        raise OSError(WORDS)
+        raise OSError(ERROR_MESSAGE)

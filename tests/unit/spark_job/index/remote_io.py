@@ -11,23 +11,21 @@ from tests.unit.spark_job.index.counting_io import CountingFile, CountingFileIO,
 
 
 class RemoteFileIO(CountingFileIO):
-    """Local files, read like objects."""
+    """Local files, read like objects of a store."""
 
     def new_input(self, location: str) -> RemoteFile:
-        """The file."""
         return RemoteFile(PyArrowFileIO.new_input(self, location), self)
 
 
 class RemoteFile(CountingFile):
-    """An input file whose streams are like those of an object."""
+    """An input file with streams like those of an object store."""
 
     def open(self, seekable: bool = True) -> InputStream:
-        """A stream."""
         return RemoteStream(PyArrowFile.open(self, seekable), self._counter)
 
 
 class RemoteStream(CountingStream):
-    """As Arrow reads from S3."""
+    """A stream that behaves like Arrow's S3 streams."""
 
     closed = False
 

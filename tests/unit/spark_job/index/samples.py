@@ -23,7 +23,7 @@ SIZES = (1, 2, 255, 256, 257, 511, 512, 513)
 
 
 def make_keys(codec: KeyCodec, numbers: Sequence[int]) -> Keys:
-    """Keys as a codec lays them out, from plain integers."""
+    """Return keys in the layout of a codec, from integers."""
     lo = np.array([number & (2**64 - 1) for number in numbers], dtype=np.uint64)
     if codec.encoding is Encoding.ORDERED_64:
         return Keys(lo)
@@ -31,7 +31,7 @@ def make_keys(codec: KeyCodec, numbers: Sequence[int]) -> Keys:
 
 
 def key_bits(codec: KeyCodec) -> tuple[int, int]:
-    """How many bits of the high and of the low half a codec's keys use."""
+    """Return how many bits of the high and of the low half a codec uses."""
     match codec.encoding:
         case Encoding.ORDERED_64:
             return 0, 64
@@ -42,25 +42,25 @@ def key_bits(codec: KeyCodec) -> tuple[int, int]:
 
 
 def random_numbers(codec: KeyCodec, count: int, random: np.random.Generator) -> list[int]:
-    """Distinct ascending keys that a codec may produce: random ones, neighbours, and the extremes."""
+    """Return distinct ascending keys that a codec may produce: random ones, neighbours, and the extremes."""
     high, low = key_bits(codec)
 
-    def place(number: int) -> int:
+    def layout(number: int) -> int:
         return ((number >> low) << 64) | (number & ((1 << low) - 1))
 
     space = 1 << (high + low)
     if space <= count:
-        return [place(number) for number in range(space)]
+        return [layout(number) for number in range(space)]
     found: set[int] = {0, space - 1} if count > 1 else set()
     while len(found) < count:
         start = int.from_bytes(random.bytes(16), "big") % space
         length = int(random.integers(1, 40)) if random.random() < 0.5 else 1
         found.update(number % space for number in range(start, start + min(length, count - len(found))))
-    return [place(number) for number in sorted(found)]
+    return [layout(number) for number in sorted(found)]
 
 
 def make_entries(codec: KeyCodec, numbers: Sequence[int], random: np.random.Generator) -> Entries:
-    """Entries for ascending keys: rows of three files, some consecutive, and tombstones."""
+    """Return entries for ascending keys: rows of three files, some consecutive, and tombstones."""
     count = len(numbers)
     file = np.repeat(random.integers(-1, 3, count), random.integers(1, 30, count))[:count].astype(np.int32)
     pos = np.cumsum(random.choice([1, 1, 1, 1, 5], count)).astype(np.int64)
@@ -72,7 +72,7 @@ def make_entries(codec: KeyCodec, numbers: Sequence[int], random: np.random.Gene
 def row_entries(
     numbers: Sequence[int], file: Sequence[int], pos: Sequence[int], codec: KeyCodec = ORDERED_64
 ) -> Entries:
-    """Entries with these keys and rows, all of one order."""
+    """Return entries with these keys and rows, and the same order."""
     return Entries(
         make_keys(codec, numbers),
         np.array(file, np.int32),
@@ -82,35 +82,35 @@ def row_entries(
 
 
 def store(io: FileIO, folder: Path, entries: Entries, codec: KeyCodec) -> SegmentInfo:
-    """Write a segment under a new name: the content of a path is cached forever."""
+    """Write a segment to a new path, because the content of a path is cached forever."""
     path = str(folder / f"{uuid4()}.segment.puffin")
     return write_segment(io, path, entries, KeyDefinition(codec), ["a", "b", "c"], (0, 1, 2))
 
 
 def replant(segment: SegmentInfo, content: bytes) -> SegmentInfo:
-    """The segment in a new file with this content."""
+    """Copy the segment to a new file with this content."""
     path = Path(segment.path).with_name(f"{uuid4()}.segment.puffin")
     path.write_bytes(content)
     return segment.model_copy(update={"path": str(path)})
 
 
-def flip(content: bytes, at: int, bit: int = 0) -> bytes:
-    """The content with one bit flipped."""
+def flip(content: bytes, offset: int, bit: int = 0) -> bytes:
+    """Return the content with one bit flipped."""
     changed = bytearray(content)
-    changed[at] ^= 1 << bit
+    changed[offset] ^= 1 << bit
     return bytes(changed)
 
 
 def plain(keys: Keys) -> list[int]:
-    """The keys as integers."""
+    """Return the keys as integers."""
     low: list[int] = keys.lo.tolist()
     if keys.hi is None:
         return low
-    return [(high << 64) | one for high, one in zip(keys.hi.tolist(), low, strict=True)]
+    return [(high << 64) | lo for high, lo in zip(keys.hi.tolist(), low, strict=True)]
 
 
 def model(entries: Entries) -> dict[int, tuple[int, int]]:
-    """Key → (file, position): the expected results of lookups."""
+    """Return key → (file, position), the expected results of lookups."""
     files: NDArray[np.int32] = entries.file
     return dict(
         zip(

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from spark_job.index import scan
-from spark_job.index import segment_cache as whole
+from spark_job.index import scan, segment_cache
 from spark_job.index.key_codec import KeyCodec
 from spark_job.index.lookup import find_keys
 from spark_job.index.scan import read_segment_entries
@@ -30,71 +29,70 @@ from tests.unit.spark_job.index.samples import (
 )
 
 TOP = 2**64 - 1
-WAYS = {
-    "whole": (),
-    "whole if much is asked": ("_SMALL_BYTES",),
-    "by blocks": ("_SMALL_BYTES", "_LARGE_BYTES"),
+# Read mode → limits of the segment cache that are set to 0.
+READ_MODES = {
+    "whole segment": (),
+    "whole segment if many keys are requested": ("_ALWAYS_CACHED_BYTES",),
+    "by blocks": ("_ALWAYS_CACHED_BYTES", "_MAX_CACHED_BYTES"),
 }
 
 
-@pytest.fixture(params=list(WAYS.values()), ids=list(WAYS))
-def _every_way(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Segments that are cached as a whole, and others."""
+@pytest.fixture(params=list(READ_MODES.values()), ids=list(READ_MODES))
+def _every_read_mode(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Run the test with segments that are cached as a whole and with others."""
     with pytest.MonkeyPatch.context() as patches:
         for limit in request.param:
-            patches.setattr(whole, limit, 0)
+            patches.setattr(segment_cache, limit, 0)
         yield
 
 
-@pytest.mark.usefixtures("_every_way")
-def test_absent_keys_below_above_and_between_are_not_found(tmp_path: Path, io: PyArrowFileIO) -> None:
+@pytest.mark.usefixtures("_every_read_mode")
+def test_absent_keys_are_not_found(tmp_path: Path, io: PyArrowFileIO) -> None:
     entries = row_entries([10, 11, 20], [0, 0, 0], [0, 1, 2])
     segment = store(io, tmp_path, entries, ORDERED_64)
     assert not len(find_keys(io, [segment], make_keys(ORDERED_64, [0, 9, 12, 19, 21, TOP])).key_index)
 
 
-@pytest.mark.usefixtures("_every_way")
-def test_a_key_with_the_right_low_and_a_wrong_high_half_is_not_found(
-    tmp_path: Path, io: PyArrowFileIO
-) -> None:
+@pytest.mark.usefixtures("_every_read_mode")
+def test_key_with_another_high_half_is_not_found(tmp_path: Path, io: PyArrowFileIO) -> None:
     entries = row_entries([2**64 + 5, 3 * 2**64 + 5], [0, 0], [0, 1], ORDERED_128)
     segment = store(io, tmp_path, entries, ORDERED_128)
     found = find_keys(io, [segment], make_keys(ORDERED_128, [5, 2**64 + 5, 2 * 2**64 + 5, 4 * 2**64 + 5]))
     assert found.key_index.tolist() == [1]
 
 
-@pytest.mark.usefixtures("_every_way")
-def test_a_run_does_not_reach_into_the_next_high_half(tmp_path: Path, io: PyArrowFileIO) -> None:
+@pytest.mark.usefixtures("_every_read_mode")
+def test_run_does_not_extend_into_the_next_high_half(tmp_path: Path, io: PyArrowFileIO) -> None:
     entries = row_entries(range(2**64 - 6, 2**64), [0] * 6, range(6), ORDERED_128)
     segment = store(io, tmp_path, entries, ORDERED_128)
     assert segment.layout is Layout.RUNS
-    asked = [2**64 - 7, 2**64 - 1, 2**64, 2**64 + 1, 2**65 - 6]
-    assert find_keys(io, [segment], make_keys(ORDERED_128, asked)).key_index.tolist() == [1]
+    requested = [2**64 - 7, 2**64 - 1, 2**64, 2**64 + 1, 2**65 - 6]
+    assert find_keys(io, [segment], make_keys(ORDERED_128, requested)).key_index.tolist() == [1]
 
 
-@pytest.mark.usefixtures("_every_way")
-def test_the_last_row_of_a_file_of_four_billion_is_found(tmp_path: Path, io: PyArrowFileIO) -> None:
+@pytest.mark.usefixtures("_every_read_mode")
+def test_last_row_of_a_file_of_four_billion_rows_is_found(tmp_path: Path, io: PyArrowFileIO) -> None:
     entries = row_entries(range(8), [0] * 8, range(2**32 - 8, 2**32))
     segment = store(io, tmp_path, entries, ORDERED_64)
     assert find_keys(io, [segment], make_keys(ORDERED_64, [7])).pos.tolist() == [2**32 - 1]
 
 
-@pytest.mark.usefixtures("_every_way")
-def test_the_same_key_may_be_asked_for_twice(tmp_path: Path, io: PyArrowFileIO) -> None:
+@pytest.mark.usefixtures("_every_read_mode")
+def test_key_can_be_requested_twice(tmp_path: Path, io: PyArrowFileIO) -> None:
     segment = store(io, tmp_path, row_entries([4, 9], [1, 2], [5, 6]), ORDERED_64)
     found = find_keys(io, [segment], make_keys(ORDERED_64, [4, 4, 5, 9, 9]))
     assert (found.key_index.tolist(), found.pos.tolist()) == ([0, 1, 3, 4], [5, 5, 6, 6])
 
 
-@pytest.mark.usefixtures("_every_way")
-def test_no_keys_give_no_answers(tmp_path: Path, io: PyArrowFileIO) -> None:
+@pytest.mark.usefixtures("_every_read_mode")
+def test_zero_keys_give_zero_results(tmp_path: Path, io: PyArrowFileIO) -> None:
     segment = store(io, tmp_path, row_entries([4], [1], [5]), ORDERED_64)
     assert not len(find_keys(io, [segment], make_keys(ORDERED_64, [])).key_index)
 
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("size", [1, 256, 3000])
-def test_all_entries_read_back_as_they_were_written(
+def test_entries_are_equal_after_a_round_trip(
     tmp_path: Path, io: PyArrowFileIO, monkeypatch: pytest.MonkeyPatch, codec: KeyCodec, size: int
 ) -> None:
     monkeypatch.setattr(scan, "BLOCKS_PER_READ", 2)
@@ -110,7 +108,7 @@ def check_same(found: Entries, expected: Entries) -> None:
     assert found.orders.tolist() == expected.orders.tolist()
 
 
-def test_a_run_that_is_longer_than_the_range_is_not_spread_out(tmp_path: Path, io: PyArrowFileIO) -> None:
+def test_run_longer_than_the_range_is_not_expanded(tmp_path: Path, io: PyArrowFileIO) -> None:
     numbers = range(1000, 301_000)
     segment = store(io, tmp_path, row_entries(numbers, [0] * 300_000, range(300_000)), ORDERED_64)
     assert segment.geometry.rows == 1
@@ -121,7 +119,7 @@ def test_a_run_that_is_longer_than_the_range_is_not_spread_out(tmp_path: Path, i
     )
 
 
-def test_a_lookup_reads_the_directory_once_and_then_only_the_blocks_that_it_touches(
+def test_lookup_reads_the_directory_once_and_then_only_touched_blocks(
     tmp_path: Path, io: PyArrowFileIO
 ) -> None:
     numbers = list(range(0, 200_000 * 3, 3))
@@ -135,14 +133,14 @@ def test_a_lookup_reads_the_directory_once_and_then_only_the_blocks_that_it_touc
     assert segment.geometry.stride < 20_000
 
 
-def test_keys_out_of_the_range_of_a_segment_cost_no_block(tmp_path: Path, io: PyArrowFileIO) -> None:
+def test_keys_outside_the_range_of_a_segment_read_nothing(tmp_path: Path, io: PyArrowFileIO) -> None:
     segment = store(io, tmp_path, row_entries([100, 200], [0, 0], [0, 1]), ORDERED_64)
     counting = CountingFileIO()
     assert not len(find_keys(counting, [segment], make_keys(ORDERED_64, [1, 99])).key_index)
     assert counting.read_bytes == 0
 
 
-def test_a_segment_is_known_by_its_path_alone(tmp_path: Path, io: PyArrowFileIO) -> None:
+def test_segment_is_cached_by_its_path(tmp_path: Path, io: PyArrowFileIO) -> None:
     """Segments are immutable, so a process reads each directory and each small segment once."""
     first = store(io, tmp_path, row_entries([1], [0], [0]), ORDERED_64)
     find_keys(io, [first], make_keys(ORDERED_64, [1]))
@@ -158,7 +156,7 @@ def test_a_segment_is_known_by_its_path_alone(tmp_path: Path, io: PyArrowFileIO)
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("rows", [5, BLOCK_ROWS, 3 * BLOCK_ROWS, 3 * BLOCK_ROWS + 7])
-def test_any_blocks_of_a_small_segment_are_answered_from_memory(
+def test_small_segment_is_read_from_memory(
     tmp_path: Path, io: PyArrowFileIO, codec: KeyCodec, rows: int
 ) -> None:
     random = np.random.default_rng(rows)
@@ -168,21 +166,27 @@ def test_any_blocks_of_a_small_segment_are_answered_from_memory(
     find_keys(io, [segment], make_keys(codec, numbers[:1]))
     Path(segment.path).rename(tmp_path / "elsewhere")
     known = model(entries)
-    for asked in (numbers, numbers[-1:], numbers[:1], numbers[BLOCK_ROWS : BLOCK_ROWS + 1], numbers[::100]):
-        found = find_keys(io, [segment], make_keys(codec, asked))
-        answers = list(zip(found.file.tolist(), found.pos.tolist(), strict=True))
-        assert answers == [known[number] for number in asked]
+    for requested in (
+        numbers,
+        numbers[-1:],
+        numbers[:1],
+        numbers[BLOCK_ROWS : BLOCK_ROWS + 1],
+        numbers[::100],
+    ):
+        found = find_keys(io, [segment], make_keys(codec, requested))
+        locations = list(zip(found.file.tolist(), found.pos.tolist(), strict=True))
+        assert locations == [known[number] for number in requested]
 
 
 @pytest.mark.parametrize("codec", [ORDERED_64, ORDERED_128, HASHED])
-def test_a_segment_of_which_many_blocks_are_needed_is_cached(
+def test_segment_is_cached_if_many_blocks_are_needed(
     tmp_path: Path, io: PyArrowFileIO, codec: KeyCodec
 ) -> None:
     random = np.random.default_rng(3)
     numbers = random_numbers(codec, 100 * BLOCK_ROWS, random)
     backwards = range(len(numbers))[::-1]  # no runs
     segment = store(io, tmp_path, row_entries(numbers, [0] * len(numbers), backwards, codec), codec)
-    assert segment.payload.length > whole._SMALL_BYTES
+    assert segment.payload.length > segment_cache._ALWAYS_CACHED_BYTES
     counting = CountingFileIO()
     find_keys(counting, [segment], make_keys(codec, numbers[: 12 * BLOCK_ROWS : BLOCK_ROWS]))
     assert counting.read_bytes < segment.payload.length / 5

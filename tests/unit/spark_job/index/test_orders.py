@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from icemirror.errors import Corrupt
-from spark_job.index.keys import U64
+from spark_job.columns.arrays import U64
 from spark_job.index.orders import (
     compare_orders,
     encode_orders,
-    exceeds,
     greatest_order,
+    is_greater,
     is_sorted,
     read_orders,
 )
@@ -41,14 +41,14 @@ def save(folder: Path, content: bytes, before: bytes = b"") -> tuple[str, Span]:
 
 
 @given(_ROWS)
-def test_orders_compare_part_by_part_as_unsigned_numbers(rows: list[tuple[int, ...]]) -> None:
+def test_orders_are_compared_part_by_part_as_unsigned_numbers(rows: list[tuple[int, ...]]) -> None:
     left, right = matrix(rows), matrix(rows[::-1])
-    expected = [(one > other) - (one < other) for one, other in zip(rows, rows[::-1], strict=True)]
+    expected = [(a > b) - (a < b) for a, b in zip(rows, rows[::-1], strict=True)]
     assert compare_orders(left, right).tolist() == expected
 
 
 @given(_ROWS)
-def test_the_greatest_order_is_the_greatest_row(rows: list[tuple[int, ...]]) -> None:
+def test_greatest_order_is_the_greatest_row(rows: list[tuple[int, ...]]) -> None:
     assert greatest_order(matrix(rows)) == max(rows)
 
 
@@ -59,45 +59,41 @@ def test_orders_are_sorted_like_tuples(rows: list[tuple[int, ...]]) -> None:
 
 
 @given(_ROWS, st.tuples(_PART, _PART, _PART))
-def test_a_row_exceeds_a_bound_only_when_it_is_greater(
+def test_row_exceeds_a_bound_only_if_it_is_greater(
     rows: list[tuple[int, ...]], bound: tuple[int, ...]
 ) -> None:
-    assert exceeds(matrix(rows), bound).tolist() == [row > bound for row in rows]
+    assert is_greater(matrix(rows), bound).tolist() == [row > bound for row in rows]
 
 
 @pytest.mark.parametrize("count", [1, GROUP - 1, GROUP, GROUP + 1, 2 * GROUP + 7])
 @pytest.mark.parametrize("parts", [1, 3])
-def test_orders_are_read_back_by_entry_number(
-    tmp_path: Path, io: PyArrowFileIO, count: int, parts: int
-) -> None:
+def test_orders_are_read_by_entry_number(tmp_path: Path, io: PyArrowFileIO, count: int, parts: int) -> None:
     random = np.random.default_rng(count)
     orders = random.integers(0, TOP, (count, parts), dtype=np.uint64, endpoint=True)
     orders[0] = TOP
     orders[-1] = 0
     path, span = save(tmp_path, encode_orders(orders), before=b"something else")
-    entries = random.integers(0, count, 50).astype(np.uint64)  # in no order, some of them twice
+    entries = random.integers(0, count, 50).astype(np.uint64)  # unsorted, with duplicates
     entries[:2] = 0, count - 1
     found = read_orders(io, path, span, entries, parts)
     assert (found == orders[entries.astype(np.intp)]).all()
 
 
 @pytest.mark.parametrize("groups", [[2], [0, 2], [1]])
-def test_only_the_row_groups_that_are_asked_for_are_read(
-    tmp_path: Path, io: PyArrowFileIO, groups: list[int]
-) -> None:
+def test_only_requested_row_groups_are_read(tmp_path: Path, io: PyArrowFileIO, groups: list[int]) -> None:
     orders = np.arange(3 * GROUP, dtype=np.uint64).reshape(-1, 1)
     path, span = save(tmp_path, encode_orders(orders))
     entries = np.array([group * GROUP + 5 for group in groups], np.uint64)
     assert read_orders(io, path, span, entries, 1)[:, 0].tolist() == entries.tolist()
 
 
-def test_extreme_differences_survive_the_delta_encoding(tmp_path: Path, io: PyArrowFileIO) -> None:
+def test_extreme_differences_are_kept_by_the_delta_encoding(tmp_path: Path, io: PyArrowFileIO) -> None:
     orders = matrix([(0,), (TOP,), (0,), (2**63,), (2**63 - 1,), (TOP,), (1,)])
     path, span = save(tmp_path, encode_orders(orders))
     assert (read_orders(io, path, span, np.arange(7, dtype=np.uint64), 1) == orders).all()
 
 
-def test_the_orders_are_an_ordinary_parquet_file(tmp_path: Path) -> None:
+def test_orders_are_a_valid_parquet_file(tmp_path: Path) -> None:
     orders = matrix([(1, TOP), (2**63, 4)])
     path, _ = save(tmp_path, encode_orders(orders))
     table = pq.read_table(path)
@@ -106,8 +102,8 @@ def test_the_orders_are_an_ordinary_parquet_file(tmp_path: Path) -> None:
     assert [column.to_numpy().view(np.uint64).tolist() for column in table] == [[1, 2**63], [TOP, 4]]
 
 
-def test_one_sequence_for_all_costs_next_to_nothing() -> None:
-    """An initial copy: every row has the sequence zero."""
+def test_equal_orders_take_few_bytes() -> None:
+    """The initial copy: every row has sequence zero."""
     assert len(encode_orders(np.zeros((100_000, 3), np.uint64))) < 20_000
 
 
@@ -117,7 +113,7 @@ def test_fewer_orders_than_entries_are_corrupt(tmp_path: Path, io: PyArrowFileIO
         read_orders(io, path, span, np.array([2], np.uint64), 2)
 
 
-def test_an_entry_beyond_the_last_row_group_is_corrupt(tmp_path: Path, io: PyArrowFileIO) -> None:
+def test_entry_beyond_the_last_row_group_is_corrupt(tmp_path: Path, io: PyArrowFileIO) -> None:
     path, span = save(tmp_path, encode_orders(matrix([(1, 2), (3, 4)])))
     with pytest.raises(Corrupt):
         read_orders(io, path, span, np.array([5 * GROUP], np.uint64), 2)
@@ -129,13 +125,13 @@ def test_another_number_of_parts_is_corrupt(tmp_path: Path, io: PyArrowFileIO) -
         read_orders(io, path, span, np.array([1], np.uint64), 3)
 
 
-def test_orders_that_are_no_parquet_file_are_corrupt(tmp_path: Path, io: PyArrowFileIO) -> None:
+def test_orders_that_are_not_parquet_are_corrupt(tmp_path: Path, io: PyArrowFileIO) -> None:
     path, span = save(tmp_path, b"PAR1 but not really PAR1")
     with pytest.raises(Corrupt, match="cannot be read"):
         read_orders(io, path, span, np.array([0], np.uint64), 1)
 
 
-def test_orders_cut_short_are_corrupt(tmp_path: Path, io: PyArrowFileIO) -> None:
+def test_truncated_orders_are_corrupt(tmp_path: Path, io: PyArrowFileIO) -> None:
     content = encode_orders(matrix([(number, 7) for number in range(400)]))
     for end in range(0, len(content), max(1, len(content) // 60)):
         path, _ = save(tmp_path, content[:end])
@@ -143,24 +139,24 @@ def test_orders_cut_short_are_corrupt(tmp_path: Path, io: PyArrowFileIO) -> None
             read_orders(io, path, Span(offset=0, length=len(content)), np.arange(400, dtype=np.uint64), 2)
 
 
-def test_damaged_orders_are_corrupt_or_right_but_never_wrong(tmp_path: Path, io: PyArrowFileIO) -> None:
+def test_damaged_orders_are_corrupt_or_correct(tmp_path: Path, io: PyArrowFileIO) -> None:
     """A wrong order would let an old event overwrite a row."""
     random = np.random.default_rng(4)
     orders = random.integers(0, 2**40, (600, 2), dtype=np.uint64)
     content = encode_orders(orders)
     wrong = []
-    for at in np.linspace(0, len(content) - 1, 120).astype(int).tolist():
-        path, span = save(tmp_path, flip(content, at, int(random.integers(8))))
+    for offset in np.linspace(0, len(content) - 1, 120).astype(int).tolist():
+        path, span = save(tmp_path, flip(content, offset, int(random.integers(8))))
         try:
             found = read_orders(io, path, span, np.arange(600, dtype=np.uint64), 2)
         except Corrupt:
             continue
         if not (found == orders).all():
-            wrong.append(at)
+            wrong.append(offset)
     assert not wrong, f"{len(wrong)} of 120 flipped bits gave wrong orders, the first at byte {wrong[0]}"
 
 
-def test_a_window_on_a_file_is_not_left_by_the_reader(tmp_path: Path, io: PyArrowFileIO) -> None:
+def test_bytes_after_the_span_are_not_read(tmp_path: Path, io: PyArrowFileIO) -> None:
     """Bytes after the span are not part of it, even if they resemble a Parquet footer."""
     inner, outer = encode_orders(matrix([(1, 1)])), encode_orders(matrix([(9, 9), (9, 9)]))
     path, span = save(tmp_path, inner)
@@ -168,7 +164,7 @@ def test_a_window_on_a_file_is_not_left_by_the_reader(tmp_path: Path, io: PyArro
     assert read_orders(io, path, span, np.array([0], np.uint64), 2).tolist() == [[1, 1]]
 
 
-def test_many_orders_are_read_a_row_group_at_a_time(tmp_path: Path) -> None:
+def test_orders_are_written_in_row_groups(tmp_path: Path) -> None:
     path, _ = save(tmp_path, encode_orders(np.zeros((3 * GROUP + 1, 1), np.uint64)))
     footer = pq.read_metadata(path)
     sizes = [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]

@@ -32,19 +32,19 @@ def write_payload(io: PyArrowFileIO, path: Path, payload: bytes, crc: str | None
     return str(path)
 
 
-def test_a_root_reads_back_as_it_was_written(tmp_path: Path, io: PyArrowFileIO, root: Root) -> None:
+def test_root_is_equal_after_a_round_trip(tmp_path: Path, io: PyArrowFileIO, root: Root) -> None:
     path = tmp_path / "r.puffin"
     assert write_root(io, str(path), root) == path.stat().st_size
     assert read_root(io, str(path)) == root
 
 
-def test_a_root_is_one_json_blob_with_a_version(tmp_path: Path, io: PyArrowFileIO, root: Root) -> None:
+def test_root_is_one_json_blob_with_a_version(tmp_path: Path, io: PyArrowFileIO, root: Root) -> None:
     path = tmp_path / "r.puffin"
     write_root(io, str(path), root)
     puffin = PuffinFile(path.read_bytes())
-    (one,) = puffin.footer.blobs
-    document = json.loads(puffin.get_blob_payload(one))
-    assert one.type == "icemirror-index-root-v1"
+    (entry,) = puffin.footer.blobs
+    document = json.loads(puffin.get_blob_payload(entry))
+    assert entry.type == "icemirror-index-root-v1"
     assert list(document) == [
         "version",
         "snapshot_id",
@@ -60,12 +60,12 @@ def test_a_root_is_one_json_blob_with_a_version(tmp_path: Path, io: PyArrowFileI
     assert document["files"][0] == {"path": "s3://b/a é.parquet", "rows": 7, "live": 5, "gone": False}
 
 
-def test_a_root_sums_up_its_files_and_segments(root: Root) -> None:
+def test_root_sums_its_files_and_segments(root: Root) -> None:
     assert root.live_rows == 2**40 + 5
     assert root.bytes == sum(Path(segment.path).stat().st_size for segment in root.segments)
 
 
-def test_a_root_without_anything_is_fine(tmp_path: Path, io: PyArrowFileIO) -> None:
+def test_empty_root_is_valid(tmp_path: Path, io: PyArrowFileIO) -> None:
     empty = Root(snapshot_id=1, epoch=1, segments=(), files=())
     path = str(tmp_path / "r.puffin")
     write_root(io, path, empty)
@@ -73,19 +73,19 @@ def test_a_root_without_anything_is_fine(tmp_path: Path, io: PyArrowFileIO) -> N
     assert (empty.live_rows, empty.bytes) == (0, 0)
 
 
-def test_a_flipped_bit_is_corrupt_or_changes_nothing(tmp_path: Path, io: PyArrowFileIO, root: Root) -> None:
+def test_flipped_bit_is_corrupt_or_changes_nothing(tmp_path: Path, io: PyArrowFileIO, root: Root) -> None:
     path = tmp_path / "r.puffin"
     write_root(io, str(path), root)
     content = path.read_bytes()
-    for at in range(0, len(content), 3):
-        path.write_bytes(flip(content, at, at % 8))
+    for offset in range(0, len(content), 3):
+        path.write_bytes(flip(content, offset, offset % 8))
         try:
             assert read_root(io, str(path)) == root
         except Corrupt:
             continue
 
 
-def test_a_root_cut_at_any_byte_is_corrupt(tmp_path: Path, io: PyArrowFileIO) -> None:
+def test_root_truncated_at_any_byte_is_corrupt(tmp_path: Path, io: PyArrowFileIO) -> None:
     path = tmp_path / "r.puffin"
     write_root(io, str(path), Root(snapshot_id=1, epoch=1, segments=(), files=()))
     content = path.read_bytes()
@@ -96,9 +96,7 @@ def test_a_root_cut_at_any_byte_is_corrupt(tmp_path: Path, io: PyArrowFileIO) ->
 
 
 @pytest.mark.parametrize("count", [0, 2])
-def test_a_file_with_another_number_of_roots_is_corrupt(
-    tmp_path: Path, io: PyArrowFileIO, count: int
-) -> None:
+def test_file_with_another_number_of_roots_is_corrupt(tmp_path: Path, io: PyArrowFileIO, count: int) -> None:
     path = str(tmp_path / "r.puffin")
     write_puffin(io, path, [Blob("other", b"x"), *[Blob(BLOB_TYPE, b"{}")] * count])
     with pytest.raises(Corrupt, match=f"found {count}"):
@@ -106,7 +104,7 @@ def test_a_file_with_another_number_of_roots_is_corrupt(
 
 
 @pytest.mark.parametrize("crc", ["", "0", "-1", "x"])
-def test_a_root_with_a_wrong_checksum_is_corrupt(
+def test_root_with_a_wrong_checksum_is_corrupt(
     tmp_path: Path, io: PyArrowFileIO, root: Root, crc: str
 ) -> None:
     path = write_payload(io, tmp_path / "r.puffin", root.model_dump_json(by_alias=True).encode(), crc)
@@ -114,7 +112,7 @@ def test_a_root_with_a_wrong_checksum_is_corrupt(
         read_root(io, path)
 
 
-def test_a_root_without_a_checksum_is_corrupt(tmp_path: Path, io: PyArrowFileIO, root: Root) -> None:
+def test_root_without_a_checksum_is_corrupt(tmp_path: Path, io: PyArrowFileIO, root: Root) -> None:
     path = str(tmp_path / "r.puffin")
     write_puffin(io, path, [Blob(BLOB_TYPE, root.model_dump_json(by_alias=True).encode())])
     with pytest.raises(Corrupt, match="checksum"):
@@ -126,7 +124,7 @@ def test_a_root_without_a_checksum_is_corrupt(tmp_path: Path, io: PyArrowFileIO,
     [{"version": 2}, {"surprise": 1}, {"segments": None}, {"files": [{"path": "x"}]}, {"epoch": "many"}],
     ids=str,
 )
-def test_a_root_of_another_shape_is_corrupt(
+def test_root_with_other_fields_is_corrupt(
     tmp_path: Path, io: PyArrowFileIO, root: Root, changes: dict[str, Any]
 ) -> None:
     payload = json.dumps({**root.model_dump(mode="json", by_alias=True), **changes}).encode()
@@ -135,6 +133,6 @@ def test_a_root_of_another_shape_is_corrupt(
 
 
 @pytest.mark.parametrize("payload", [b"", b"null", b"[]", b"\xff", b"[" * 100_000], ids=repr)
-def test_a_root_that_is_no_json_object_is_corrupt(tmp_path: Path, io: PyArrowFileIO, payload: bytes) -> None:
+def test_root_that_is_not_a_json_object_is_corrupt(tmp_path: Path, io: PyArrowFileIO, payload: bytes) -> None:
     with pytest.raises(Corrupt, match="cannot be parsed"):
         read_root(io, write_payload(io, tmp_path / "r.puffin", payload))

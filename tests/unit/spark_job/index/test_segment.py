@@ -37,7 +37,7 @@ HALF = 2**64
 
 
 def payload(io: PyArrowFileIO, segment: SegmentInfo, folder: Path) -> Path:
-    """The payload blob as a separate file."""
+    """Write the payload blob to a separate file."""
     path = folder / "payload.parquet"
     path.write_bytes(read_span(io, segment.path, segment.payload, 1 << 30))
     return path
@@ -45,7 +45,7 @@ def payload(io: PyArrowFileIO, segment: SegmentInfo, folder: Path) -> Path:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("size", SIZES)
-def test_an_ordinary_parquet_reader_sees_what_the_arithmetic_sees(
+def test_parquet_reader_and_computed_offsets_give_the_same_values(
     tmp_path: Path, io: PyArrowFileIO, codec: KeyCodec, size: int
 ) -> None:
     random = np.random.default_rng(size)
@@ -55,13 +55,13 @@ def test_an_ordinary_parquet_reader_sees_what_the_arithmetic_sees(
     assert table.num_rows == shape.rows
     stored = payload_columns(codec.encoding, codec.hash_bits, segment.layout)
     assert table.schema.names == [name for name, _ in stored]
-    for at, (name, dtype) in enumerate(stored):
+    for column, (name, dtype) in enumerate(stored):
         pieces = []
         for block in range(shape.blocks):
             if block < shape.full_blocks:
-                start, rows = shape.base + block * shape.stride + shape.columns[at], BLOCK_ROWS
+                start, rows = shape.base + block * shape.stride + shape.columns[column], BLOCK_ROWS
             else:
-                start, rows = shape.tail + shape.tail_columns[at], shape.rows % BLOCK_ROWS
+                start, rows = shape.tail + shape.tail_columns[column], shape.rows % BLOCK_ROWS
             pieces.append(np.frombuffer(content, dtype, rows, start))
         assert np.concatenate(pieces).tolist() == table[name].to_pylist()
 
@@ -72,14 +72,14 @@ def test_an_ordinary_parquet_reader_sees_what_the_arithmetic_sees(
 def test_only_the_last_block_has_another_layout(
     tmp_path: Path, io: PyArrowFileIO, rows: int, full: int, tail: int
 ) -> None:
-    numbers = list(range(0, 2 * rows, 2))  # no two neighbours, so that a row is an entry
+    numbers = list(range(0, 2 * rows, 2))  # no consecutive keys, so that a row is an entry
     shape = store(io, tmp_path, row_entries(numbers, [0] * rows, range(rows)), ORDERED_64).geometry
     assert (shape.rows, shape.full_blocks, shape.blocks) == (rows, full, full + bool(tail))
     assert bool(shape.stride) == bool(shape.columns) == bool(full)
     assert bool(shape.tail_length) == bool(shape.tail_columns) == bool(tail)
 
 
-def test_the_payload_is_plain_uncompressed_and_cut_into_blocks(tmp_path: Path, io: PyArrowFileIO) -> None:
+def test_payload_is_plain_uncompressed_and_split_into_blocks(tmp_path: Path, io: PyArrowFileIO) -> None:
     random = np.random.default_rng(1)
     entries = make_entries(HASHED, random_numbers(HASHED, 2500, random), random)
     footer = pq.read_metadata(payload(io, store(io, tmp_path, entries, HASHED), tmp_path))
@@ -104,14 +104,14 @@ def test_the_payload_is_plain_uncompressed_and_cut_into_blocks(tmp_path: Path, i
         (KeyCodec(HASHED.encoding, 128), {Layout.ENTRIES: 24}),
     ],
 )
-def test_a_row_of_the_payload_has_the_documented_width(codec: KeyCodec, widths: dict[Layout, int]) -> None:
+def test_payload_row_has_the_documented_width(codec: KeyCodec, widths: dict[Layout, int]) -> None:
     for layout, width in widths.items():
         columns = payload_columns(codec.encoding, codec.hash_bits, layout)
         assert sum(dtype.itemsize for _, dtype in columns) == width
 
 
 def runs(tmp_path: Path, io: PyArrowFileIO, entries: object, codec: KeyCodec = ORDERED_64) -> list[list[int]]:
-    """The rows of the payload (low half, length, file, position) of entries that make runs."""
+    """Return the payload rows (low half, length, file, position) of entries that form runs."""
     segment = store(io, tmp_path, entries, codec)  # type: ignore[arg-type]
     assert segment.layout is Layout.RUNS
     table: pa.Table = pq.read_table(payload(io, segment, tmp_path))
@@ -119,29 +119,29 @@ def runs(tmp_path: Path, io: PyArrowFileIO, entries: object, codec: KeyCodec = O
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-def test_neighbouring_keys_at_neighbouring_positions_are_one_run(tmp_path: Path, io: PyArrowFileIO) -> None:
+def test_consecutive_keys_at_consecutive_positions_are_one_run(tmp_path: Path, io: PyArrowFileIO) -> None:
     found = runs(tmp_path, io, row_entries(range(100, 5100), [2] * 5000, range(7, 5007)))
     assert found == [[100, 5000, 2, 7]]
 
 
-def test_another_file_begins_a_new_run(tmp_path: Path, io: PyArrowFileIO) -> None:
+def test_other_file_starts_a_new_run(tmp_path: Path, io: PyArrowFileIO) -> None:
     found = runs(tmp_path, io, row_entries(range(10), [0] * 5 + [1] * 5, range(10)))
     assert found == [[0, 5, 0, 0], [5, 5, 1, 5]]
 
 
 @pytest.mark.parametrize("jump", [0, 2, -3])
-def test_a_jump_in_position_begins_a_new_run(tmp_path: Path, io: PyArrowFileIO, jump: int) -> None:
+def test_jump_in_position_starts_a_new_run(tmp_path: Path, io: PyArrowFileIO, jump: int) -> None:
     positions = [*range(10, 15), *range(14 + jump, 19 + jump)]
     found = runs(tmp_path, io, row_entries(range(10), [0] * 10, positions))
     assert found == [[0, 5, 0, 10], [5, 5, 0, 14 + jump]]
 
 
-def test_a_gap_between_keys_begins_a_new_run(tmp_path: Path, io: PyArrowFileIO) -> None:
+def test_gap_between_keys_starts_a_new_run(tmp_path: Path, io: PyArrowFileIO) -> None:
     found = runs(tmp_path, io, row_entries([*range(5), *range(6, 11)], [0] * 10, range(10)))
     assert found == [[0, 5, 0, 0], [6, 5, 0, 5]]
 
 
-def test_a_tombstone_breaks_a_run_and_tombstones_make_one(tmp_path: Path, io: PyArrowFileIO) -> None:
+def test_tombstones_are_a_separate_run(tmp_path: Path, io: PyArrowFileIO) -> None:
     file = [0] * 4 + [-1] * 4 + [0] * 4
     position = [0, 1, 2, 3, 0, 0, 0, 0, 8, 9, 10, 11]
     assert runs(tmp_path, io, row_entries(range(12), file, position)) == [
@@ -151,13 +151,13 @@ def test_a_tombstone_breaks_a_run_and_tombstones_make_one(tmp_path: Path, io: Py
     ]
 
 
-def test_sequential_uuids_make_runs_that_end_with_their_high_half(tmp_path: Path, io: PyArrowFileIO) -> None:
+def test_runs_of_sequential_uuids_end_with_their_high_half(tmp_path: Path, io: PyArrowFileIO) -> None:
     numbers = range(5 * HALF - 4, 5 * HALF + 4)
     found = runs(tmp_path, io, row_entries(numbers, [0] * 8, range(8), ORDERED_128), ORDERED_128)
     assert found == [[HALF - 4, 4, 0, 0], [0, 4, 0, 4]]
 
 
-def test_the_smaller_layout_is_chosen(tmp_path: Path, io: PyArrowFileIO) -> None:
+def test_smaller_layout_is_chosen(tmp_path: Path, io: PyArrowFileIO) -> None:
     """Five entries of 16 bytes are as large as four runs of 20: then entries are chosen."""
     equal = row_entries([0, 1, 10, 20, 30], [0] * 5, range(5))
     assert store(io, tmp_path, equal, ORDERED_64).layout is Layout.ENTRIES
@@ -165,20 +165,18 @@ def test_the_smaller_layout_is_chosen(tmp_path: Path, io: PyArrowFileIO) -> None
     assert store(io, tmp_path, smaller, ORDERED_64).layout is Layout.RUNS
 
 
-def test_hashed_keys_are_never_runs(tmp_path: Path, io: PyArrowFileIO) -> None:
+def test_hashed_keys_are_never_stored_as_runs(tmp_path: Path, io: PyArrowFileIO) -> None:
     entries = row_entries(range(100), [0] * 100, range(100), HASHED)
     assert store(io, tmp_path, entries, HASHED).layout is Layout.ENTRIES
 
 
-def test_sequential_keys_cost_one_row_a_file(tmp_path: Path, io: PyArrowFileIO) -> None:
+def test_sequential_keys_take_one_row_per_file(tmp_path: Path, io: PyArrowFileIO) -> None:
     file = np.repeat(np.arange(20), 10_000)
     entries = row_entries(range(200_000), file.tolist(), [*range(10_000)] * 20)
     assert store(io, tmp_path, entries, ORDERED_64).geometry.rows == 20
 
 
-def test_the_greatest_position_that_fits_is_kept_and_one_more_is_refused(
-    tmp_path: Path, io: PyArrowFileIO
-) -> None:
+def test_greatest_position_is_stored_and_a_greater_one_is_refused(tmp_path: Path, io: PyArrowFileIO) -> None:
     top = 2**32 - 1
     segment = store(io, tmp_path, row_entries([5], [0], [top]), ORDERED_64)
     assert pq.read_table(payload(io, segment, tmp_path))["pos"].to_pylist() == [top]
@@ -187,7 +185,7 @@ def test_the_greatest_position_that_fits_is_kept_and_one_more_is_refused(
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_segment_describes_itself(tmp_path: Path, io: PyArrowFileIO, codec: KeyCodec) -> None:
+def test_segment_info_describes_the_segment(tmp_path: Path, io: PyArrowFileIO, codec: KeyCodec) -> None:
     random = np.random.default_rng(3)
     entries = make_entries(codec, random_numbers(codec, 1500, random), random)
     segment = store(io, tmp_path, entries, codec)
@@ -200,7 +198,7 @@ def test_a_segment_describes_itself(tmp_path: Path, io: PyArrowFileIO, codec: Ke
     assert SegmentInfo.model_validate_json(segment.model_dump_json(by_alias=True)) == segment
 
 
-def test_the_footer_says_enough_to_read_a_segment_without_its_root(tmp_path: Path, io: PyArrowFileIO) -> None:
+def test_footer_describes_a_segment_without_its_root(tmp_path: Path, io: PyArrowFileIO) -> None:
     segment = store(io, tmp_path, row_entries(range(9), [0] * 9, range(9)), ORDERED_64)
     keys, directory, orders = read_blobs(io, segment.path)
     assert (keys.type, directory.type) == (BLOB_TYPE, DIRECTORY_TYPE)
@@ -219,7 +217,7 @@ def test_the_footer_says_enough_to_read_a_segment_without_its_root(tmp_path: Pat
     }
 
 
-def test_the_directory_has_the_documented_bytes(tmp_path: Path, io: PyArrowFileIO) -> None:
+def test_directory_has_the_documented_bytes(tmp_path: Path, io: PyArrowFileIO) -> None:
     numbers = [number for start in range(0, 2_500, 4) for number in (start, start + 1, start + 2)]
     segment = store(io, tmp_path, row_entries(numbers, [0] * len(numbers), range(len(numbers))), ORDERED_64)
     shape = segment.geometry
@@ -231,8 +229,8 @@ def test_the_directory_has_the_documented_bytes(tmp_path: Path, io: PyArrowFileI
     checksums = np.frombuffer(raw, "<u4", 3, 48)
     assert first.tolist() == [0, 1024, 2048]
     assert before.tolist() == [0, 3 * 256, 3 * 512]
-    spans = [(shape.base + at * shape.stride, shape.stride) for at in range(2)] + [
+    spans = [(shape.base + block * shape.stride, shape.stride) for block in range(2)] + [
         (shape.tail, shape.tail_length)
     ]
-    assert checksums.tolist() == [zlib.crc32(content[at : at + length]) for at, length in spans]
+    assert checksums.tolist() == [zlib.crc32(content[offset : offset + length]) for offset, length in spans]
     assert len(raw) == 60

@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from spark_job.index import index_merge, tiers
-from spark_job.index import merge_segments as compaction
-from spark_job.index.index_merge import apply_index_merge, plan_index_merge, run_index_merge
+from spark_job.index import merge_segments, tiers
+from spark_job.index.apply_index_merge import apply_index_merge
 from spark_job.index.key_codec import KeyCodec
+from spark_job.index.merge_segments import run_index_merge
+from spark_job.index.plan_index_merge import BlockStarts, find_cut_key, plan_index_merge
 from spark_job.index.root import IndexedFile, Root
 from spark_job.index.scan import read_segment_entries
 from spark_job.index.segment import Entries, SegmentInfo
-from spark_job.index.tiers import BlockStarts, RunGroup, SegmentRun, choose_groups, find_cut_key, group_runs
+from spark_job.index.tiers import RunGroup, SegmentRun, choose_groups, group_runs
 from spark_job.merge import locate
 from spark_job.merge.locate import locate_keys
 from tests.unit.spark_job.index.samples import (
@@ -35,7 +36,7 @@ FILES = tuple(IndexedFile(path=name, rows=1, live=1) for name in "abc")
 
 @dataclass
 class Commits:
-    """An index with commits, and a plain dictionary of the expected content."""
+    """An index with commits, and a dictionary of its expected content."""
 
     io: PyArrowFileIO
     folder: Path
@@ -49,16 +50,19 @@ class Commits:
         merged = apply_index_merge(self.root.segments, merge, run_index_merge(merge))
         entries = make_entries(self.codec, numbers, random)
         segments: list[SegmentInfo] = []
-        for part in np.array_split(np.arange(len(numbers)), shards):
-            if len(part):
-                here = Entries(
-                    entries.keys.take(part), entries.file[part], entries.pos[part], entries.orders[part]
+        for positions in np.array_split(np.arange(len(numbers)), shards):
+            if len(positions):
+                shard = Entries(
+                    entries.keys.take(positions),
+                    entries.file[positions],
+                    entries.pos[positions],
+                    entries.orders[positions],
                 )
-                segment = store(self.io, self.folder, here, self.codec)
+                segment = store(self.io, self.folder, shard, self.codec)
                 segments.append(segment.model_copy(update={"run": merged.next_run}))
-        for at, number in enumerate(numbers):
-            order = tuple(int(part) for part in entries.orders[at])
-            self.known[number] = (int(entries.file[at]), int(entries.pos[at]), order)
+        for position, number in enumerate(numbers):
+            order = tuple(int(part) for part in entries.orders[position])
+            self.known[number] = (int(entries.file[position]), int(entries.pos[position]), order)
         self.rewritten.append(sum(segment.entries for segment in merged.added))
         self.root = self.root.model_copy(
             update={
@@ -84,16 +88,14 @@ class Commits:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small tiers, pieces and commits, so that every case occurs often."""
+    """Use small tiers, steps and commits, so that every case occurs often."""
     monkeypatch.setattr(tiers, "_TIER_0_ENTRIES", 8)
     monkeypatch.setattr(tiers, "_MIN_REWRITTEN_ENTRIES", 150)
-    monkeypatch.setattr(compaction, "PIECE_ENTRIES", 64)
+    monkeypatch.setattr("spark_job.index.plan_index_merge.MAX_STEP_ENTRIES", 64)
 
 
 @pytest.mark.usefixtures("small")
-def test_large_runs_that_do_not_overlap_become_one_without_being_rewritten(
-    tmp_path: Path, io: PyArrowFileIO
-) -> None:
+def test_large_disjoint_runs_are_joined_without_a_rewrite(tmp_path: Path, io: PyArrowFileIO) -> None:
     random = np.random.default_rng(1)
     index = Commits(io, tmp_path, ORDERED_64)
     for number in range(6):
@@ -104,29 +106,30 @@ def test_large_runs_that_do_not_overlap_become_one_without_being_rewritten(
 
 
 @pytest.mark.usefixtures("small")
-def test_what_is_left_of_a_failed_merge_is_removed(
+def test_files_of_a_failed_merge_are_removed(
     tmp_path: Path, io: PyArrowFileIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     random = np.random.default_rng(1)
     index = Commits(io, tmp_path, HASHED)
     pool = random_numbers(HASHED, 400, random)
     for _ in range(tiers.FAN_IN):
-        index.commit(sorted(pool[at] for at in random.choice(400, 60, replace=False)), random)
+        index.commit(sorted(pool[position] for position in random.choice(400, 60, replace=False)), random)
     before = set(tmp_path.iterdir())
     merge = plan_index_merge(io, str(tmp_path), index.root, 1)
-    assert len(merge.pieces) > 1
-    written: list[compaction.MergedPiece] = []
+    assert len(merge.steps) > 1
+    written: list[merge_segments.MergedStep] = []
+    merge_step = merge_segments.merge_step
 
-    def fail_later(*arguments: Any) -> compaction.MergedPiece:
+    def fail_later(*arguments: Any) -> merge_segments.MergedStep:
         if written:
             raise RuntimeError
-        written.append(compaction.merge_piece(*arguments))
+        written.append(merge_step(*arguments))
         return written[-1]
 
-    monkeypatch.setattr(index_merge, "merge_piece", fail_later)
+    monkeypatch.setattr(merge_segments, "merge_step", fail_later)
     with pytest.raises(RuntimeError):
         run_index_merge(merge)
-    assert written[0].segment is not None, "there was something to remove"
+    assert written[0].segment is not None, "a file must be removed"
     assert set(tmp_path.iterdir()) == before
 
 
@@ -135,24 +138,24 @@ def run(number: int, entries: int) -> SegmentRun:
     return SegmentRun(number, (template,))
 
 
-def test_neighbours_of_one_tier_are_merged_and_small_ones_between_large_ones_with_them() -> None:
+def test_adjacent_runs_of_one_tier_are_merged_with_smaller_ones_between_them() -> None:
     sizes = [10, 10, 90_000, 10, 90_000, 90_000, 2_000_000]
-    runs = [run(100 - place, size) for place, size in enumerate(sizes)]
+    runs = [run(100 - position, size) for position, size in enumerate(sizes)]
     assert choose_groups(runs, (), 7) == [RunGroup(target=7, inputs=(98, 97, 96, 95))]
 
 
-def test_an_older_run_that_is_no_larger_than_the_group_is_taken_along() -> None:
+def test_older_run_that_is_not_larger_than_the_group_is_included() -> None:
     runs = [run(9, 4000), run(8, 4000), run(7, 4000), run(6, 4000), run(5, 16_000), run(4, 40_000)]
     assert choose_groups(runs, (), 20) == [RunGroup(target=20, inputs=(9, 8, 7, 6, 5))]
 
 
-def test_a_group_that_is_under_way_is_not_joined_by_others() -> None:
+def test_running_group_is_not_extended() -> None:
     runs = [run(9, 10), run(8, 10), run(20, 30), run(7, 10), run(6, 10), run(5, 10), run(4, 10)]
-    under_way = RunGroup(target=20, inputs=(7, 6, 5, 4))
-    assert choose_groups(runs, [under_way], 21) == [under_way]
+    running = RunGroup(target=20, inputs=(7, 6, 5, 4))
+    assert choose_groups(runs, [running], 21) == [running]
 
 
-def test_the_cut_is_where_enough_entries_are_and_never_before_the_start() -> None:
+def test_cut_is_after_enough_entries_and_never_before_the_start() -> None:
     blocks = BlockStarts(make_keys(ORDERED_64, range(0, 100, 10)), np.full(10, 10, dtype=np.uint64))
     assert find_cut_key([blocks], 0, 95, 30) == 29
     assert find_cut_key([blocks], 30, 95, 30) == 59
@@ -162,12 +165,14 @@ def test_the_cut_is_where_enough_entries_are_and_never_before_the_start() -> Non
     assert find_cut_key([long_run], 0, 10**9 + 4, 1000) == 1000
 
 
-def test_merged_segments_say_which_files_they_cover(tmp_path: Path, io: PyArrowFileIO) -> None:
+def test_merged_segments_list_the_files_that_they_cover(tmp_path: Path, io: PyArrowFileIO) -> None:
     random = np.random.default_rng(3)
     index = Commits(io, tmp_path, ORDERED_64)
     for _ in range(9):
         index.commit(sorted(random.choice(5000, 300, replace=False).tolist()), random)
-    (merged, *_) = [one for one in index.root.segments if one.files != (0, 1, 2) or one.entries > 300]
+    (merged, *_) = [
+        segment for segment in index.root.segments if segment.files != (0, 1, 2) or segment.entries > 300
+    ]
     entries = read_segment_entries(io, merged)
     assert set(np.unique(entries.file).tolist()) <= {-1, *range(len(merged.files))}
     assert plain(entries.keys) == sorted(plain(entries.keys))

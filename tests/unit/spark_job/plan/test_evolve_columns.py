@@ -1,4 +1,4 @@
-"""How a mirror's columns evolve: decided without a table."""
+"""Evolution of a mirror's columns, decided without a table."""
 
 from __future__ import annotations
 
@@ -28,76 +28,84 @@ ID = NestedField(5, "id", LongType(), required=True)
 NAME = NestedField(14, "name", StringType())
 
 
-def made(*fields: NestedField) -> tuple[Schema, FieldMap]:
+def create_mirror(*fields: NestedField) -> tuple[Schema, FieldMap]:
     schema = Schema(*fields)
-    return mirror_schema(schema, tuple(one.field_id for one in schema.fields), (5,))
+    return mirror_schema(schema, tuple(field.field_id for field in schema.fields), (5,))
 
 
-def follow(before: tuple[NestedField, ...], now: tuple[NestedField, ...], **rules: Any) -> EvolvedColumns:
-    mirror, ids = made(*before)
+def evolve(before: tuple[NestedField, ...], now: tuple[NestedField, ...], **rules: Any) -> EvolvedColumns:
+    mirror, ids = create_mirror(*before)
     return evolve_columns(
         Schema(*now), mirror, ids, mirror.highest_field_id, EvolutionRules(key_ids=KEY, **rules)
     )
 
 
-def shown(evolved: EvolvedColumns) -> list[tuple[int, str, str, bool]]:
-    return [(one.field_id, one.name, str(one.field_type), one.required) for one in evolved.fields]
+def columns_of(evolved: EvolvedColumns) -> list[tuple[int, str, str, bool]]:
+    return [(field.field_id, field.name, str(field.field_type), field.required) for field in evolved.fields]
 
 
 def test_unchanged_schema_gives_the_same_columns() -> None:
-    mirror, ids = made(ID, NAME)
+    mirror, ids = create_mirror(ID, NAME)
     evolved = evolve_columns(Schema(ID, NAME), mirror, ids, 2, EvolutionRules(key_ids=KEY))
     assert evolved == EvolvedColumns(mirror.fields, ids, (), (), (), ())
-    assert all(one is other for one, other in zip(evolved.fields, mirror.fields, strict=True))
+    assert all(new is old for new, old in zip(evolved.fields, mirror.fields, strict=True))
 
 
 def test_new_column_gets_an_unused_id_and_is_optional() -> None:
-    evolved = follow((ID, NAME), (ID, NestedField(20, "n", IntegerType(), required=True), NAME))
-    assert shown(evolved) == [(1, "id", "long", True), (3, "n", "int", False), (2, "name", "string", False)]
+    evolved = evolve((ID, NAME), (ID, NestedField(20, "n", IntegerType(), required=True), NAME))
+    assert columns_of(evolved) == [
+        (1, "id", "long", True),
+        (3, "n", "int", False),
+        (2, "name", "string", False),
+    ]
     assert evolved.field_map == {5: 1, 14: 2, 20: 3}
     assert evolved.changes == ("new column n (int)",)
 
 
-def test_a_renamed_column_keeps_its_id() -> None:
-    evolved = follow((ID, NAME), (ID, NestedField(14, "title", StringType())))
-    assert shown(evolved)[1] == (2, "title", "string", False)
+def test_renamed_column_keeps_its_id() -> None:
+    evolved = evolve((ID, NAME), (ID, NestedField(14, "title", StringType())))
+    assert columns_of(evolved)[1] == (2, "title", "string", False)
     assert evolved.changes == ("column name renamed to title",)
 
 
 def test_columns_that_swap_names_keep_their_ids() -> None:
     other = NestedField(15, "other", StringType())
-    evolved = follow(
+    evolved = evolve(
         (ID, NAME, other), (ID, NestedField(14, "other", StringType()), NestedField(15, "name", StringType()))
     )
-    assert [(one.field_id, one.name) for one in evolved.fields] == [(1, "id"), (2, "other"), (3, "name")]
+    assert [(field.field_id, field.name) for field in evolved.fields] == [
+        (1, "id"),
+        (2, "other"),
+        (3, "name"),
+    ]
 
 
 def test_dropped_column_is_kept_as_optional_and_stays_mapped() -> None:
     name = NestedField(14, "name", StringType(), required=True)
-    evolved = follow((ID, name), (ID,))
-    assert shown(evolved)[1] == (2, "name", "string", False)
+    evolved = evolve((ID, name), (ID,))
+    assert columns_of(evolved)[1] == (2, "name", "string", False)
     assert evolved.field_map == {5: 1, 14: 2}
     assert (evolved.dropped, evolved.changes) == ((14,), ("column name dropped",))
 
 
-def test_column_reported_as_dropped_before_is_no_change() -> None:
-    assert follow((ID, NAME), (ID,), known_dropped=frozenset({14})).changes == ()
+def test_column_known_as_dropped_is_not_a_change() -> None:
+    assert evolve((ID, NAME), (ID,), known_dropped=frozenset({14})).changes == ()
 
 
 def test_reused_name_renames_the_dropped_column() -> None:
-    evolved = follow((ID, NAME), (ID, NestedField(21, "name", LongType())))
-    assert shown(evolved)[1:] == [(3, "name", "long", False), (2, "name_dropped_2", "string", False)]
+    evolved = evolve((ID, NAME), (ID, NestedField(21, "name", LongType())))
+    assert columns_of(evolved)[1:] == [(3, "name", "long", False), (2, "name_dropped_2", "string", False)]
     assert evolved.field_map == {5: 1, 14: 2, 21: 3}
 
 
-def test_dropped_column_is_removed_if_configured_unless_it_partitions_the_mirror() -> None:
-    evolved = follow((ID, NAME), (ID,), drops_columns=True)
-    assert (shown(evolved), evolved.field_map) == ([(1, "id", "long", True)], {5: 1})
-    assert len(follow((ID, NAME), (ID,), drops_columns=True, pinned=frozenset({2})).fields) == 2
+def test_dropped_column_is_removed_if_configured_unless_it_is_a_partition_column() -> None:
+    evolved = evolve((ID, NAME), (ID,), drops_columns=True)
+    assert (columns_of(evolved), evolved.field_map) == ([(1, "id", "long", True)], {5: 1})
+    assert len(evolve((ID, NAME), (ID,), drops_columns=True, pinned=frozenset({2})).fields) == 2
 
 
-def test_excluded_column_leaves_mirror_and_field_map() -> None:
-    evolved = follow((ID, NAME), (ID,), excluded=frozenset({14}))
+def test_excluded_column_is_removed_from_mirror_and_field_map() -> None:
+    evolved = evolve((ID, NAME), (ID,), excluded=frozenset({14}))
     assert (len(evolved.fields), evolved.field_map, evolved.changes) == (1, {5: 1}, ())
 
 
@@ -110,10 +118,10 @@ def test_excluded_column_leaves_mirror_and_field_map() -> None:
     ],
 )
 def test_type_promotions_are_followed_and_narrowing_is_refused(before: IcebergType, now: IcebergType) -> None:
-    wider = follow((ID, NestedField(6, "n", before)), (ID, NestedField(6, "n", now)))
+    wider = evolve((ID, NestedField(6, "n", before)), (ID, NestedField(6, "n", now)))
     assert (wider.fields[1].field_type, wider.refused) == (now, ())
     assert wider.changes == (f"column n changed from {before} to {now}",)
-    narrower = follow((ID, NestedField(6, "n", now)), (ID, NestedField(6, "n", before)))
+    narrower = evolve((ID, NestedField(6, "n", now)), (ID, NestedField(6, "n", before)))
     assert narrower.refused == (f"column n changed from {now} to {before}, which is narrower",)
     assert narrower.fields[1].field_type == now
 
@@ -129,60 +137,60 @@ def test_type_promotions_are_followed_and_narrowing_is_refused(before: IcebergTy
     ],
 )
 def test_other_types_are_refused(before: IcebergType, now: IcebergType) -> None:
-    evolved = follow((ID, NestedField(6, "n", before)), (ID, NestedField(6, "n", now)))
+    evolved = evolve((ID, NestedField(6, "n", before)), (ID, NestedField(6, "n", now)))
     assert len(evolved.refused) == 1
-    assert "no wider type" in evolved.refused[0]
+    assert "which Iceberg cannot promote" in evolved.refused[0]
 
 
 def test_promoted_key_stays_required() -> None:
-    evolved = follow(
+    evolved = evolve(
         (NestedField(5, "id", IntegerType(), required=True),), (NestedField(5, "id", LongType()),)
     )
-    assert shown(evolved) == [(1, "id", "long", True)]
+    assert columns_of(evolved) == [(1, "id", "long", True)]
 
 
 def test_column_that_became_optional_stays_optional() -> None:
     required, optional = NestedField(6, "n", LongType(), required=True), NestedField(6, "n", LongType())
-    evolved = follow((ID, required), (ID, optional))
+    evolved = evolve((ID, required), (ID, optional))
     assert (evolved.fields[1].required, evolved.changes) == (False, ("column n may now be NULL",))
-    assert follow((ID, optional), (ID, required)).changes == ()
+    assert evolve((ID, optional), (ID, required)).changes == ()
 
 
 def test_new_column_order_is_followed() -> None:
-    evolved = follow((ID, NAME), (NAME, ID), followed={5: ID, 14: NAME})
-    assert [one.name for one in evolved.fields] == ["name", "id"]
+    evolved = evolve((ID, NAME), (NAME, ID), followed={5: ID, 14: NAME})
+    assert [field.name for field in evolved.fields] == ["name", "id"]
     assert evolved.changes == ("columns in another order",)
 
 
-def test_empty_mirror_takes_the_current_column_order() -> None:
+def test_empty_mirror_gets_the_current_column_order() -> None:
     """The process that created it died before its first commit, which would have recorded the schema."""
-    assert [one.name for one in follow((ID, NAME), (NAME, ID), has_rows=False).fields] == ["name", "id"]
+    assert [field.name for field in evolve((ID, NAME), (NAME, ID), has_rows=False).fields] == ["name", "id"]
 
 
-def test_mirrors_own_order_stays_and_new_columns_follow_their_neighbours() -> None:
+def test_column_order_of_the_mirror_is_kept_and_new_columns_follow_their_predecessors() -> None:
     more = NestedField(20, "n", LongType())
-    evolved = follow((NAME, ID), (ID, more, NAME), followed={5: ID, 14: NAME})
-    assert [one.name for one in evolved.fields] == ["name", "id", "n"]
+    evolved = evolve((NAME, ID), (ID, more, NAME), followed={5: ID, 14: NAME})
+    assert [field.name for field in evolved.fields] == ["name", "id", "n"]
     assert evolved.changes == ("new column n (long)",)
-    assert [one.name for one in follow((NAME, ID), (more, ID, NAME)).fields] == ["n", "name", "id"]
+    assert [field.name for field in evolve((NAME, ID), (more, ID, NAME)).fields] == ["n", "name", "id"]
 
 
 def test_changed_comments_are_followed() -> None:
     now = NestedField(14, "name", StringType(), doc="as in the passport")
-    evolved = follow((ID, NAME), (ID, now), followed={5: ID, 14: NAME})
+    evolved = evolve((ID, NAME), (ID, now), followed={5: ID, 14: NAME})
     assert evolved.fields[1].doc == "as in the passport"
     assert (evolved.changes, evolved.remarks) == ((), ("comment of column name changed",))
-    theirs = NestedField(14, "name", StringType(), doc="written by hand")
-    kept = follow((ID, theirs), (ID, now), followed={5: ID, 14: now})
+    foreign = NestedField(14, "name", StringType(), doc="written by hand")
+    kept = evolve((ID, foreign), (ID, now), followed={5: ID, 14: now})
     assert (kept.fields[1].doc, kept.remarks) == ("written by hand", ())
 
 
 def test_default_is_kept_in_version_3_and_refused_in_version_2_with_rows() -> None:
     new = NestedField(20, "n", IntegerType(), initial_default=7, write_default=9)
-    kept = follow((ID,), (ID, new), keeps_defaults=True)
+    kept = evolve((ID,), (ID, new), keeps_defaults=True)
     assert (kept.fields[1].initial_default, kept.refused) == (7, ())
-    assert "has a default" in follow((ID,), (ID, new)).refused[0]
-    empty = follow((ID,), (ID, new), has_rows=False)
+    assert "has a default" in evolve((ID,), (ID, new)).refused[0]
+    empty = evolve((ID,), (ID, new), has_rows=False)
     assert (empty.fields[1].initial_default, empty.refused) == (None, ())
 
 
@@ -201,7 +209,7 @@ def test_struct_fields_evolve_like_columns() -> None:
         NestedField(51, "zip", LongType()),
         NestedField(53, "street", ListType(54, StringType())),
     )
-    evolved = follow(before, (ID, now), followed={51: ZIP, 52: CITY})
+    evolved = evolve(before, (ID, now), followed={51: ZIP, 52: CITY})
     assert str(evolved.fields[1].field_type) == (
         "struct<4: town: optional string, 3: zip: optional long, 5: street: optional list<string>>"
     )
@@ -216,7 +224,7 @@ def test_struct_fields_evolve_like_columns() -> None:
 
 
 def test_dropped_struct_field_is_kept_and_renamed() -> None:
-    evolved = follow((ID, struct(ZIP, CITY)), (ID, struct(NestedField(60, "zip", StringType()), CITY)))
+    evolved = evolve((ID, struct(ZIP, CITY)), (ID, struct(NestedField(60, "zip", StringType()), CITY)))
     assert str(evolved.fields[1].field_type) == (
         "struct<5: zip: optional string, 4: city: optional string, 3: zip_dropped_3: optional int>"
     )
@@ -224,13 +232,13 @@ def test_dropped_struct_field_is_kept_and_renamed() -> None:
 
 def test_list_elements_and_map_values_evolve() -> None:
     def kinds(number: IcebergType, *more: NestedField) -> tuple[NestedField, ...]:
-        inside = StructType(NestedField(71, "n", number), *more)
+        element = StructType(NestedField(71, "n", number), *more)
         return (
-            NestedField(7, "l", ListType(70, inside, element_required=not more)),
+            NestedField(7, "l", ListType(70, element, element_required=not more)),
             NestedField(8, "m", MapType(80, StringType(), 81, number, value_required=not more)),
         )
 
-    evolved = follow((ID, *kinds(IntegerType())), (ID, *kinds(LongType(), NestedField(72, "x", LongType()))))
+    evolved = evolve((ID, *kinds(IntegerType())), (ID, *kinds(LongType(), NestedField(72, "x", LongType()))))
     assert set(evolved.changes) == {
         "column l.element.n changed from int to long",
         "new column l.element.x (long)",
@@ -247,17 +255,17 @@ def test_changed_map_keys_are_refused() -> None:
     def map_of(key: IcebergType) -> NestedField:
         return NestedField(8, "m", MapType(80, key, 81, LongType()))
 
-    evolved = follow((ID, map_of(IntegerType())), (ID, map_of(LongType())))
+    evolved = evolve((ID, map_of(IntegerType())), (ID, map_of(LongType())))
     assert evolved.refused == ("the keys of the map m changed from int to long",)
 
 
-def test_mirrors_own_columns_stay_at_the_end() -> None:
-    mirror, ids = made(ID, NAME)
+def test_metadata_columns_of_the_mirror_stay_at_the_end() -> None:
+    mirror, ids = create_mirror(ID, NAME)
     more = Schema(*mirror.fields, NestedField(9, "synced", LongType()), identifier_field_ids=[1])
     evolved = evolve_columns(
         Schema(ID, NestedField(20, "n", LongType()), NAME), more, ids, 9, EvolutionRules(key_ids=KEY)
     )
-    assert [(one.field_id, one.name) for one in evolved.fields] == [
+    assert [(field.field_id, field.name) for field in evolved.fields] == [
         (1, "id"),
         (10, "n"),
         (2, "name"),

@@ -56,7 +56,7 @@ from spark_job.pyiceberg_private.manifest_files import (
 IO = PyArrowFileIO()
 CODECS = ["null", "deflate", "gzip", "zstandard", "bzip2"]
 _UUID = UUID("0196f2b8-1c7e-7d0e-9a3b-5c2d1e0f4a5b")
-# Each kind of partition value as PyIceberg holds it in memory.
+# One partition value of each type, as PyIceberg represents it in memory.
 PARTITIONS: list[tuple[IcebergType, Any]] = [
     (BooleanType(), True),
     (IntegerType(), -7),
@@ -113,39 +113,39 @@ def partitions() -> list[Record]:
 
 
 def fields_of(file: DataFile) -> list[Any]:
-    """All of them, with maps that can be compared."""
+    """Return all fields, with maps as dictionaries that can be compared."""
     return [dict(value.items()) if hasattr(value, "items") else value for value in file._data]
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_pyiceberg_reads_the_manifests_that_are_written(tmp_path: Path, codec: str) -> None:
+def test_pyiceberg_reads_the_written_manifests(tmp_path: Path, codec: str) -> None:
     files = [data_file(number, record) for number, record in enumerate(partitions())]
     manifest = write_added_manifest(new_manifest(tmp_path, codec), files)
-    theirs = manifest.fetch_manifest_entry(IO)
+    expected = manifest.fetch_manifest_entry(IO)
     double = [str(kind) for kind, _ in PARTITIONS].index("double")
-    assert theirs[0].data_file.partition[double] != PARTITIONS[double][1], "repaired by PyIceberg"
-    theirs[0].data_file.partition[double] = PARTITIONS[double][1]
-    assert [fields_of(entry.data_file) for entry in theirs] == [fields_of(file) for file in files]
-    ours = read_manifest_entries(IO, manifest)
-    assert [fields_of(entry.data_file)[:16] for entry in ours] == [fields_of(file) for file in files]
-    assert [entry._data[:4] for entry in ours] == [entry._data[:4] for entry in theirs]
-    assert all(entry.status is ManifestEntryStatus.ADDED for entry in ours)
+    assert expected[0].data_file.partition[double] != PARTITIONS[double][1], "fixed in PyIceberg"
+    expected[0].data_file.partition[double] = PARTITIONS[double][1]
+    assert [fields_of(entry.data_file) for entry in expected] == [fields_of(file) for file in files]
+    actual = read_manifest_entries(IO, manifest)
+    assert [fields_of(entry.data_file)[:16] for entry in actual] == [fields_of(file) for file in files]
+    assert [entry._data[:4] for entry in actual] == [entry._data[:4] for entry in expected]
+    assert all(entry.status is ManifestEntryStatus.ADDED for entry in actual)
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_every_field_comes_back_from_a_manifest(tmp_path: Path, version: int) -> None:
+def test_every_field_is_kept_in_a_manifest(tmp_path: Path, version: int) -> None:
     files = [data_file(number, record, version) for number, record in enumerate(partitions())]
     manifest = write_added_manifest(new_manifest(tmp_path, "deflate", version), files)
-    back = [fields_of(entry.data_file) for entry in read_manifest_entries(IO, manifest)]
-    assert back == [[*fields_of(file), *[None] * (20 - len(file))] for file in files]
+    read = [fields_of(entry.data_file) for entry in read_manifest_entries(IO, manifest)]
+    assert read == [[*fields_of(file), *[None] * (20 - len(file))] for file in files]
 
 
-def test_a_manifest_says_how_long_it_is(tmp_path: Path) -> None:
+def test_manifest_length_is_the_file_size(tmp_path: Path) -> None:
     manifest = write_added_manifest(new_manifest(tmp_path, "deflate"), [data_file(1, partitions()[0])])
     assert manifest.manifest_length == (tmp_path / "m.avro").stat().st_size
 
 
-def test_a_manifest_that_cannot_be_finished_is_not_stored(tmp_path: Path) -> None:
+def test_manifest_that_cannot_be_written_is_not_stored(tmp_path: Path) -> None:
     good, bad = data_file(1, partitions()[0]), data_file(2, partitions()[0])
     bad._data[4] = "not a number"
     with pytest.raises(TypeError):
@@ -162,7 +162,7 @@ def test_a_manifest_that_cannot_be_finished_is_not_stored(tmp_path: Path) -> Non
         (b"deflate", b"inflate"),
     ],
 )
-def test_an_invalid_header_is_corrupt(tmp_path: Path, old: bytes, new: bytes) -> None:
+def test_invalid_header_is_corrupt(tmp_path: Path, old: bytes, new: bytes) -> None:
     manifest = write_added_manifest(new_manifest(tmp_path, "deflate"), [data_file(1, partitions()[0])])
     path = tmp_path / "m.avro"
     content = path.read_bytes()
@@ -172,12 +172,12 @@ def test_an_invalid_header_is_corrupt(tmp_path: Path, old: bytes, new: bytes) ->
         read_manifest_entries(IO, manifest)
 
 
-@pytest.mark.parametrize("at", [-1, -16])
-def test_a_block_without_its_sync_marker_is_corrupt(tmp_path: Path, at: int) -> None:
+@pytest.mark.parametrize("offset", [-1, -16])
+def test_block_without_its_sync_marker_is_corrupt(tmp_path: Path, offset: int) -> None:
     manifest = write_added_manifest(new_manifest(tmp_path, "deflate"), [data_file(1, partitions()[0])])
     path = tmp_path / "m.avro"
     content = bytearray(path.read_bytes())
-    content[at] ^= 1
+    content[offset] ^= 1
     path.write_bytes(content)
     with pytest.raises(Corrupt, match="does not end with the sync marker"):
         read_manifest_entries(IO, manifest)
@@ -188,18 +188,18 @@ def test_deleted_entries_are_returned_on_request(tmp_path: Path) -> None:
     first = write_added_manifest(new_manifest(tmp_path, "deflate", spec=PartitionSpec()), files)
     first.sequence_number = 4
     output = IO.new_output(f"file://{tmp_path}/second.avro")
-    again = NewManifest(ManifestContent.DATA, PartitionSpec(), SCHEMA, output, 8, "deflate")
-    second = write_merged_manifest(again, IO, [first], {("file:///d/1.parquet", None)})
+    merged = NewManifest(ManifestContent.DATA, PartitionSpec(), SCHEMA, output, 8, "deflate")
+    second = write_merged_manifest(merged, IO, [first], {("file:///d/1.parquet", None)})
     assert [entry.data_file.record_count for entry in read_manifest_entries(IO, second)] == [0, 2]
-    every = read_manifest_entries(IO, second, deleted=True)
-    assert [entry.status.name for entry in every] == ["EXISTING", "DELETED", "EXISTING"]
+    entries = read_manifest_entries(IO, second, deleted=True)
+    assert [entry.status.name for entry in entries] == ["EXISTING", "DELETED", "EXISTING"]
 
 
 @given(st.integers(-(2**63), 2**63 - 1), st.binary(max_size=300), st.booleans(), st.text())
-def test_values_are_encoded_as_pyiceberg_does(number: int, data: bytes, flag: bool, text: str) -> None:
+def test_values_are_encoded_like_pyiceberg(number: int, data: bytes, flag: bool, text: str) -> None:
     stream = io.BytesIO()
-    theirs, ours = BinaryEncoder(stream), _Encoder()
-    for encoder in (theirs, ours):
+    expected, actual = BinaryEncoder(stream), _Encoder()
+    for encoder in (expected, actual):
         encoder.write_int(number)
         encoder.write_bytes(data)
         encoder.write_boolean(flag)
@@ -207,4 +207,4 @@ def test_values_are_encoded_as_pyiceberg_does(number: int, data: bytes, flag: bo
         encoder.write_uuid(_UUID)
         encoder.write_double(1.5)
         encoder.write_float(1.5)
-    assert bytes(ours.data) == stream.getvalue()
+    assert bytes(actual.data) == stream.getvalue()

@@ -1,4 +1,4 @@
-"""Metadata parsed with reuse equals PyIceberg's."""
+"""Metadata parsed with reused objects equals PyIceberg's."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SCHEMA: dict[str, Any] = {
 
 
 def document(version: int, snapshots: int) -> dict[str, Any]:
-    """Metadata as other engines write it."""
+    """Return metadata as other engines write it."""
     metadata: dict[str, Any] = {
         "format-version": version,
         "table-uuid": "0196f2b8-1c7e-7d0e-9a3b-5c2d1e0f4a5b",
@@ -87,52 +87,51 @@ def read(document: dict[str, Any]) -> TableMetadata:
 
 
 @pytest.fixture(autouse=True)
-def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With empty caches."""
+def _install_with_empty_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     enable_v3_metadata()
     lean_metadata.install()
-    lean_metadata._last.clear()
-    lean_metadata._history_of.cache_clear()
-    for name in ("_snapshots", "_schemas"):
-        monkeypatch.setattr(getattr(lean_metadata, name), "_seen", OrderedDict())
+    lean_metadata._parsed_texts.clear()
+    lean_metadata._growing_lists.cache_clear()
+    for name in ("_snapshot_models", "_schema_models"):
+        monkeypatch.setattr(getattr(lean_metadata, name), "_models", OrderedDict())
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 @pytest.mark.parametrize("snapshots", [0, 1, 5])
-def test_metadata_are_read_as_pyiceberg_reads_them(version: int, snapshots: int) -> None:
-    theirs = lean_metadata._parse_raw(json.dumps(document(version, snapshots)))
+def test_metadata_is_parsed_like_pyiceberg(version: int, snapshots: int) -> None:
+    expected = lean_metadata._parse_raw(json.dumps(document(version, snapshots)))
     for length in range(snapshots + 1):
         read(document(version, length))
-    ours = read(document(version, snapshots))
-    assert ours == theirs
-    assert type(ours) is type(theirs)
-    assert ours.model_dump_json() == theirs.model_dump_json()
+    actual = read(document(version, snapshots))
+    assert actual == expected
+    assert type(actual) is type(expected)
+    assert actual.model_dump_json() == expected.model_dump_json()
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 @pytest.mark.parametrize("options", [{}, {"exclude_none": True}, {"exclude_none": False}, {"indent": 1}])
-def test_metadata_are_written_as_pyiceberg_writes_them(version: int, options: dict[str, Any]) -> None:
+def test_metadata_is_serialized_like_pyiceberg(version: int, options: dict[str, Any]) -> None:
     for snapshots in (0, 3, 4, 2, 5):
-        odd = document(version, snapshots)
-        odd["properties"] |= {"a": '"snapshots":[]', "snapshots": "[]", "ü": "\n"}
-        for one in odd.get("snapshots", []):
-            one["summary"]["x"] = f'{snapshots} "snapshots":[] \u2028 ü'
-        metadata = read(odd)
+        unusual = document(version, snapshots)
+        unusual["properties"] |= {"a": '"snapshots":[]', "snapshots": "[]", "ü": "\n"}
+        for snapshot in unusual.get("snapshots", []):
+            snapshot["summary"]["x"] = f'{snapshots} "snapshots":[] \u2028 ü'
+        metadata = read(unusual)
         for _ in range(2):
-            theirs = IcebergBaseModel.model_dump_json(metadata, **options)
-            assert metadata.model_dump_json(**options) == theirs
+            expected = IcebergBaseModel.model_dump_json(metadata, **options)
+            assert metadata.model_dump_json(**options) == expected
 
 
-@pytest.mark.parametrize("place", ["nowhere", '"'])
-def test_where_the_place_of_the_snapshots_is_not_certain_pyiceberg_writes_them(
-    place: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("placeholder", ["nowhere", '"'])
+def test_pyiceberg_serializes_snapshots_if_their_position_is_ambiguous(
+    placeholder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     metadata = read(document(2, 3))
-    monkeypatch.setattr(lean_metadata, "_NO_SNAPSHOTS", place)
+    monkeypatch.setattr(lean_metadata, "_NO_SNAPSHOTS", placeholder)
     assert metadata.model_dump_json() == IcebergBaseModel.model_dump_json(metadata)
 
 
-def test_a_snapshot_of_the_same_id_is_written_as_it_is() -> None:
+def test_changed_snapshot_with_a_known_id_is_serialized_as_changed() -> None:
     first = read(document(2, 3))
     text = first.model_dump_json()
     other = first.snapshots[1].model_copy(update={"manifest_list": "file:///other"})
@@ -142,55 +141,56 @@ def test_a_snapshot_of_the_same_id_is_written_as_it_is() -> None:
     assert first.model_dump_json() == text
 
 
-def test_a_snapshot_that_is_known_is_the_same_object() -> None:
+def test_known_snapshot_is_the_same_object() -> None:
     first, second = read(document(2, 3)), read(document(2, 4))
-    assert all(one is other for one, other in zip(first.snapshots, second.snapshots, strict=False))
+    assert all(old is new for old, new in zip(first.snapshots, second.snapshots, strict=False))
 
 
 @pytest.mark.parametrize("separators", [(",", ":"), (" , ", " : ")])
 @pytest.mark.parametrize("indent", [None, 1])
-def test_however_it_is_written_only_what_is_new_is_read_of_a_history(
+def test_only_new_snapshots_are_parsed_in_every_json_format(
     indent: int | None, separators: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = [
         json.dumps(document(2, number), indent=indent, separators=separators) for number in (3, 4, 4, 6, 2, 7)
     ]
-    made: list[int] = []
-    get = lean_metadata._snapshots.get
+    parsed: list[int] = []
+    get = lean_metadata._snapshot_models.get
 
-    def noted(one: dict[str, Any]) -> Any:
-        made.append(one["snapshot-id"])
-        return get(one)
+    def record_and_get(snapshot: dict[str, Any]) -> Any:
+        parsed.append(snapshot["snapshot-id"])
+        return get(snapshot)
 
-    monkeypatch.setattr(lean_metadata._snapshots, "get", noted)
+    monkeypatch.setattr(lean_metadata._snapshot_models, "get", record_and_get)
     for text in texts:
         assert TableMetadataUtil.parse_raw(text) == lean_metadata._parse_raw(text)
-    assert made == [1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6, 7]
+    assert parsed == [1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6, 7]
 
 
-def test_of_the_log_of_snapshots_only_what_is_new_is_read() -> None:
+def test_only_new_entries_of_the_snapshot_log_are_parsed() -> None:
     first, second = read(document(2, 3)), read(document(2, 5))
-    assert all(one is other for one, other in zip(first.snapshot_log, second.snapshot_log, strict=False))
+    assert all(old is new for old, new in zip(first.snapshot_log, second.snapshot_log, strict=False))
     shorter = document(2, 5)
     shorter["snapshot-log"] = shorter["snapshot-log"][2:]
     assert read(shorter) == lean_metadata._parse_raw(json.dumps(shorter))
 
 
 @pytest.mark.parametrize("name", ["snapshots", "snapshot-log"])
-def test_an_unusual_list_is_parsed_as_by_pyiceberg(name: str) -> None:
+def test_missing_list_is_parsed_like_pyiceberg(name: str) -> None:
     without = document(2, 0)
     del without[name]
     assert read(without) == lean_metadata._parse_raw(json.dumps(without))
 
 
-def test_a_snapshot_is_found_by_its_id_wherever_it_is_listed() -> None:
+def test_snapshot_is_found_by_its_id() -> None:
     metadata = read(document(2, 4))
-    assert [metadata.snapshot_by_id(one) for one in (1, 4)] == [metadata.snapshots[0], metadata.snapshots[3]]
+    found = [metadata.snapshot_by_id(snapshot_id) for snapshot_id in (1, 4)]
+    assert found == [metadata.snapshots[0], metadata.snapshots[3]]
     assert metadata.snapshot_by_id(5) is None
 
 
 @pytest.mark.parametrize("old", ["id", "summary"])
-def test_a_rewritten_history_is_parsed_again(old: str) -> None:
+def test_rewritten_history_is_parsed_again(old: str) -> None:
     read(document(2, 4))
     changed = document(2, 5)
     if old == "id":
@@ -200,7 +200,7 @@ def test_a_rewritten_history_is_parsed_again(old: str) -> None:
     assert read(changed) == lean_metadata._parse_raw(json.dumps(changed))
 
 
-def test_a_history_is_not_taken_for_that_of_another_table() -> None:
+def test_history_is_not_reused_for_another_table() -> None:
     read(document(2, 4))
     other = {**document(2, 4), "table-uuid": "0196f2b8-1c7e-7d0e-9a3b-5c2d1e0f4a5c"}
     other["snapshots"][3]["manifest-list"] = "file:///elsewhere"
@@ -208,33 +208,33 @@ def test_a_history_is_not_taken_for_that_of_another_table() -> None:
 
 
 def test_strings_that_resemble_keys_are_not_keys() -> None:
-    odd = document(2, 3)
-    odd["properties"] = {
+    unusual = document(2, 3)
+    unusual["properties"] = {
         "a": '"snapshots": [',
         "b": '"table-uuid": "x"',
         '"snapshots": [': "c",
         "snapshots": "[]",
     }
     for _ in range(2):
-        assert read(odd) == lean_metadata._parse_raw(json.dumps(odd))
+        assert read(unusual) == lean_metadata._parse_raw(json.dumps(unusual))
 
 
 @pytest.mark.parametrize("name", ["snapshots", "snapshot-log", "table-uuid"])
 @pytest.mark.parametrize("inside", ["snapshots", "snapshot-log", "metadata-log", "extra"])
 @pytest.mark.parametrize("first", [True, False])
-def test_a_key_of_the_same_name_elsewhere_is_not_taken_for_it(name: str, inside: str, first: bool) -> None:
+def test_key_with_the_same_name_in_another_object_is_ignored(name: str, inside: str, first: bool) -> None:
     """No writer produces such metadata, but the result equals PyIceberg's."""
-    odd = document(2, 3)
-    other = "0196f2b8-1c7e-7d0e-9a3b-5c2d1e0f4a5c" if name == "table-uuid" else [odd[name][0]]
-    holder = odd.pop(inside, None)
-    holder = [{**one, name: other} for one in holder] if holder else [{name: other}]
-    odd = {inside: holder, **odd} if first else {**odd, inside: holder}
-    for text in (json.dumps(odd), json.dumps(document(2, 4)), json.dumps(odd)):
+    unusual = document(2, 3)
+    other = "0196f2b8-1c7e-7d0e-9a3b-5c2d1e0f4a5c" if name == "table-uuid" else [unusual[name][0]]
+    container = unusual.pop(inside, None)
+    container = [{**entry, name: other} for entry in container] if container else [{name: other}]
+    unusual = {inside: container, **unusual} if first else {**unusual, inside: container}
+    for text in (json.dumps(unusual), json.dumps(document(2, 4)), json.dumps(unusual)):
         assert outcome(TableMetadataUtil.parse_raw, text) == outcome(lean_metadata._parse_raw, text)
 
 
 def outcome(parse: Callable[[str], TableMetadata], text: str) -> TableMetadata | str:
-    """The result, or the error."""
+    """Return the result or the error message."""
     try:
         return parse(text)
     except ValidationError as error:
@@ -242,7 +242,7 @@ def outcome(parse: Callable[[str], TableMetadata], text: str) -> TableMetadata |
 
 
 @pytest.mark.parametrize("text", ["[{},,{}]", "[,]", "[1 2]", "[", "[{}", "[{} {}]", "[NaN]"])
-def test_a_list_that_is_none_is_refused_as_pyiceberg_refuses_it(text: str) -> None:
+def test_malformed_list_is_refused_like_by_pyiceberg(text: str) -> None:
     read(document(2, 3))
     broken = json.dumps({**document(2, 3), "snapshots": "HERE"}).replace('"HERE"', text)
     with pytest.raises(ValidationError):
@@ -251,7 +251,7 @@ def test_a_list_that_is_none_is_refused_as_pyiceberg_refuses_it(text: str) -> No
         TableMetadataUtil.parse_raw(broken)
 
 
-def test_a_snapshot_of_the_same_id_in_another_table_is_another() -> None:
+def test_snapshot_with_the_same_id_in_another_table_is_separate() -> None:
     read(document(2, 3))
     other = document(2, 3)
     other["snapshots"][1]["summary"]["x"] = "z"
@@ -262,7 +262,7 @@ def test_a_snapshot_of_the_same_id_in_another_table_is_another() -> None:
     assert read(document(2, 3)).snapshots[2].manifest_list == "file:///t/metadata/3.avro"
 
 
-def test_a_schema_of_the_same_id_in_another_table_is_another() -> None:
+def test_schema_with_the_same_id_in_another_table_is_separate() -> None:
     other = document(2, 1)
     other["schemas"] = [{**SCHEMA, "fields": [{**SCHEMA["fields"][0], "name": "key"}]}]
     for _ in range(2):
@@ -271,8 +271,8 @@ def test_a_schema_of_the_same_id_in_another_table_is_another() -> None:
     assert read(document(2, 1)).schema() is read(document(2, 2)).schema()
 
 
-def test_more_snapshots_than_are_remembered_are_read_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lean_metadata._snapshots, "_most", 3)
+def test_more_snapshots_than_the_cache_holds_are_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lean_metadata._snapshot_models, "_max_models", 3)
     for snapshots in (5, 6, 5):
         assert read(document(2, snapshots)) == lean_metadata._parse_raw(json.dumps(document(2, snapshots)))
 
@@ -281,26 +281,26 @@ def test_more_snapshots_than_are_remembered_are_read_as_well(monkeypatch: pytest
     "text",
     ["", "{", "[]", '"text"', "{}", '{"format-version": 9}', '{"format-version": 2, "snapshots": 5}'],
 )
-def test_what_is_no_metadata_is_refused_as_pyiceberg_refuses_it(text: str) -> None:
-    with pytest.raises(ValidationError) as theirs:
+def test_invalid_metadata_is_refused_like_by_pyiceberg(text: str) -> None:
+    with pytest.raises(ValidationError) as expected:
         lean_metadata._parse_raw(text)
-    with pytest.raises(ValidationError) as ours:
+    with pytest.raises(ValidationError) as actual:
         TableMetadataUtil.parse_raw(text)
-    assert str(ours.value) == str(theirs.value)
+    assert str(actual.value) == str(expected.value)
 
 
 @pytest.mark.parametrize("damage", [{"snapshot-id": "x"}, {"manifest-list": None}, {"summary": 5}])
-def test_a_damaged_snapshot_is_refused_as_pyiceberg_refuses_it(damage: dict[str, Any]) -> None:
+def test_damaged_snapshot_is_refused_like_by_pyiceberg(damage: dict[str, Any]) -> None:
     damaged = document(2, 3)
     damaged["snapshots"][1] |= damage
-    with pytest.raises(ValidationError) as theirs:
+    with pytest.raises(ValidationError) as expected:
         lean_metadata._parse_raw(json.dumps(damaged))
-    with pytest.raises(ValidationError) as ours:
+    with pytest.raises(ValidationError) as actual:
         read(damaged)
-    assert str(ours.value) == str(theirs.value)
+    assert str(actual.value) == str(expected.value)
 
 
-def test_a_file_replaced_under_the_same_name_is_read_again(tmp_path: Path) -> None:
+def test_replaced_file_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "1.metadata.json"
     for snapshots in (2, 3):
         path.write_text(json.dumps(document(2, snapshots)))
@@ -308,7 +308,7 @@ def test_a_file_replaced_under_the_same_name_is_read_again(tmp_path: Path) -> No
         assert len(found.snapshots) == snapshots
 
 
-def test_an_update_leaves_the_metadata_before_it_as_they_were() -> None:
+def test_update_does_not_change_the_previous_metadata() -> None:
     before = read(document(2, 3))
     text = before.model_dump_json()
     after = update_table_metadata(
@@ -326,8 +326,8 @@ def test_an_update_leaves_the_metadata_before_it_as_they_were() -> None:
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_no_update_of_a_commit_changes_what_it_began_with(version: int) -> None:
-    """All tables of a process share it: a PyIceberg that modifies it in place would break them."""
+def test_no_update_of_a_commit_changes_the_base_metadata(version: int) -> None:
+    """All tables of a process share these objects: an update in place by PyIceberg would break them."""
     before = read(document(version, 3))
     text, newest = before.model_dump_json(), before.snapshots[-1]
     added = newest.model_copy(
@@ -351,7 +351,7 @@ def test_no_update_of_a_commit_changes_what_it_began_with(version: int) -> None:
     after = update_table_metadata(before, updates, False, "file:///t/1.json")
     assert before.model_dump_json() == text
     assert after.current_snapshot_id == 77
-    assert [one.snapshot_id for one in after.snapshots] == [
-        *(one.snapshot_id for one in before.snapshots[1:]),
+    assert [snapshot.snapshot_id for snapshot in after.snapshots] == [
+        *(snapshot.snapshot_id for snapshot in before.snapshots[1:]),
         77,
     ]

@@ -1,4 +1,4 @@
-"""Files without a commit are deleted; files of a commit that may have happened stay."""
+"""Files without a commit are deleted; files of a commit that may have succeeded are kept."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from icemirror.errors import CommitUnknown, Conflict, Corrupt, UnverifiedConflict
 from spark_job.storage.discard import discard_on_error, discard_unless_committed
 
-Collect = Callable[[FileIO, list[str]], AbstractContextManager[list[str]]]
+Discard = Callable[[FileIO, list[str]], AbstractContextManager[list[str]]]
 
-ANY_END = [Conflict("moved"), Corrupt("wrong"), OSError("full"), KeyboardInterrupt()]
-IN_DOUBT = [CommitUnknown("no answer"), UnverifiedConflict("refused"), KeyboardInterrupt()]
+ERRORS = [Conflict("moved"), Corrupt("wrong"), OSError("full"), KeyboardInterrupt()]
+UNKNOWN_OUTCOMES = [CommitUnknown("no answer"), UnverifiedConflict("refused"), KeyboardInterrupt()]
 
 
 @pytest.fixture
@@ -27,39 +27,37 @@ def files(tmp_path: Path) -> list[Path]:
     return files
 
 
-def _end(collect: Collect, files: list[Path], end: BaseException) -> None:
-    with collect(PyArrowFileIO(), [str(files[0])]) as written:
+def _fail_in(discard: Discard, files: list[Path], error: BaseException) -> None:
+    with discard(PyArrowFileIO(), [str(files[0])]) as written:
         written.append(str(files[1]))
-        raise end
+        raise error
 
 
-def test_what_was_written_stays_where_all_went_well(files: list[Path]) -> None:
-    for collect in (discard_on_error, discard_unless_committed):
-        with collect(PyArrowFileIO(), [str(files[0])]) as written:
+def test_files_are_kept_after_success(files: list[Path]) -> None:
+    for discard in (discard_on_error, discard_unless_committed):
+        with discard(PyArrowFileIO(), [str(files[0])]) as written:
             written.append(str(files[1]))
     assert all(file.exists() for file in files)
 
 
 @pytest.mark.parametrize(
-    "end", [*ANY_END, CommitUnknown("of the rejects"), UnverifiedConflict("of the rejects")]
+    "error", [*ERRORS, CommitUnknown("of the rejects"), UnverifiedConflict("of the rejects")]
 )
-def test_before_its_commit_whatever_ends_an_attempt_removes_its_files(
-    files: list[Path], end: BaseException
-) -> None:
-    with pytest.raises(type(end)):
-        _end(discard_on_error, files, end)
+def test_any_error_before_the_commit_deletes_the_files(files: list[Path], error: BaseException) -> None:
+    with pytest.raises(type(error)):
+        _fail_in(discard_on_error, files, error)
     assert not any(file.exists() for file in files)
 
 
-@pytest.mark.parametrize("end", ANY_END[:-1])
-def test_a_commit_that_did_not_happen_leaves_no_file(files: list[Path], end: Exception) -> None:
-    with pytest.raises(type(end)):
-        _end(discard_unless_committed, files, end)
+@pytest.mark.parametrize("error", ERRORS[:-1])
+def test_failed_commit_leaves_no_file(files: list[Path], error: Exception) -> None:
+    with pytest.raises(type(error)):
+        _fail_in(discard_unless_committed, files, error)
     assert not any(file.exists() for file in files)
 
 
-@pytest.mark.parametrize("end", IN_DOUBT)
-def test_a_commit_that_may_have_happened_keeps_every_file(files: list[Path], end: BaseException) -> None:
-    with pytest.raises(type(end)):
-        _end(discard_unless_committed, files, end)
+@pytest.mark.parametrize("error", UNKNOWN_OUTCOMES)
+def test_commit_that_may_have_succeeded_keeps_every_file(files: list[Path], error: BaseException) -> None:
+    with pytest.raises(type(error)):
+        _fail_in(discard_unless_committed, files, error)
     assert all(file.exists() for file in files)

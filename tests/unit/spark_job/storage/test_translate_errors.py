@@ -24,7 +24,7 @@ from spark_job.storage.translate_errors import catalog_response_errors, translat
 
 
 def _aws_error(code: str) -> Exception:
-    """Like botocore's errors of a service, which have generated classes."""
+    """Return an error like those of botocore, which have generated classes."""
     kind = type(code, (botocore.exceptions.ClientError,), {"__module__": "botocore.errorfactory"})
     error: Exception = kind({"Error": {"Code": code, "Message": "slow down"}}, "GetTable")
     return error
@@ -36,20 +36,20 @@ def _azure_error(status: int) -> Exception:
     return error
 
 
-def _sqlite_error(code: int, words: str) -> Exception:
-    """As SQLAlchemy wraps it, with the statement in its text."""
-    error = sqlite3.OperationalError(words)
+def _sqlite_error(code: int, message: str) -> Exception:
+    """Return an error as SQLAlchemy wraps it, with the statement in its text."""
+    error = sqlite3.OperationalError(message)
     error.sqlite_errorcode = code
     return sqlalchemy.exc.OperationalError("INSERT INTO iceberg_tables", {}, error)
 
 
 def _postgres_error(state: str) -> Exception:
     error = Exception("permission denied for table iceberg_tables")
-    error.sqlstate = state  # type: ignore[attr-defined]  # as its drivers have it
+    error.sqlstate = state  # type: ignore[attr-defined]  # an attribute of the drivers
     return sqlalchemy.exc.ProgrammingError("INSERT INTO iceberg_tables", {}, error)
 
 
-NAMED: dict[str, tuple[Exception, type[IcemirrorError], str]] = {
+TRANSLATIONS: dict[str, tuple[Exception, type[IcemirrorError], str]] = {
     "no such table": (iceberg.NoSuchTableError("a.b"), Invalid, "Check the name"),
     "no such namespace": (iceberg.NoSuchNamespaceError("a"), Invalid, "Check the name"),
     "unauthorised": (iceberg.UnauthorizedError("who"), Invalid, "credentials"),
@@ -129,20 +129,20 @@ NAMED: dict[str, tuple[Exception, type[IcemirrorError], str]] = {
 }
 
 
-def test_words_of_a_database_are_one_line_without_statement_and_parameters() -> None:
+def test_database_message_is_one_line_without_statement_and_parameters() -> None:
     refused = Exception("connection refused\n\tIs the server running on that host?\n")
     error = sqlalchemy.exc.OperationalError("UPDATE t SET a = ?", {"a": "secret"}, refused)
     assert error_text(error) == "connection refused Is the server running on that host?"
-    wrapped = RuntimeError(str(error))  # as PyIceberg, and our own errors, may carry it
+    wrapped = RuntimeError(str(error))  # as errors of PyIceberg and icemirror may contain it
     assert error_text(wrapped).endswith("running on that host?")
     pending = sqlalchemy.exc.PendingRollbackError("rolled back", code="7s2a")
     assert error_text(pending) == "rolled back"
 
 
-@pytest.mark.parametrize("name", NAMED)
-def test_a_foreign_error_is_translated_to_the_class_of_its_next_action(name: str) -> None:
-    error, kind, words = NAMED[name]
-    with pytest.raises(kind, match=words) as caught, translate_errors("shop.orders"):
+@pytest.mark.parametrize("name", TRANSLATIONS)
+def test_external_error_is_translated_to_its_error_kind(name: str) -> None:
+    error, kind, message = TRANSLATIONS[name]
+    with pytest.raises(kind, match=message) as caught, translate_errors("shop.orders"):
         raise error
     assert type(caught.value) is kind
     assert str(caught.value).startswith("shop.orders: ")
@@ -150,75 +150,75 @@ def test_a_foreign_error_is_translated_to_the_class_of_its_next_action(name: str
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), ValueError("x"), AssertionError("x"), ZeroDivisionError()])
-def test_a_defect_of_ours_keeps_its_own_name(error: Exception) -> None:
+def test_internal_defect_is_not_translated(error: Exception) -> None:
     assert translate_error(error, "") is None
     with pytest.raises(type(error)), translate_errors("shop.orders"):
         raise error
 
 
 @pytest.mark.parametrize("error", [Conflict("x"), Invalid("y"), Corrupt("z")])
-def test_an_error_of_icemirror_passes_unchanged(error: IcemirrorError) -> None:
+def test_icemirror_error_is_not_changed(error: IcemirrorError) -> None:
     with pytest.raises(type(error)) as caught, translate_errors("shop.orders"):
         raise error
     assert caught.value is error
 
 
-def test_an_interruption_is_not_an_error() -> None:
+def test_interruption_is_not_translated() -> None:
     with pytest.raises(KeyboardInterrupt), translate_errors("shop.orders"):
         raise KeyboardInterrupt
 
 
-def test_without_a_subject_the_message_has_no_prefix() -> None:
+def test_message_without_a_subject_has_no_prefix() -> None:
     with pytest.raises(Transient, match=r"^storage or network failed"), translate_errors():
         raise TimeoutError("slow")
 
 
-def test_words_of_arrow_which_may_hold_values_are_not_repeated() -> None:
+def test_arrow_messages_are_not_repeated_because_they_may_contain_values() -> None:
     with pytest.raises(Corrupt) as caught, translate_errors("shop.orders"):
         pa.array([1_700_000_000_000_000_001], pa.timestamp("ns")).cast(pa.timestamp("us"))
     assert "1700000000000000001" not in str(caught.value)
 
 
-LENT = "wJalrXUtnFEMI-K7MDENG-bPxRfiCYEXAMPLEKEY"
-ANSWERS = {
-    "cut": f'{{"metadata-location": "s3://b/m.json", "config": {{"s3.secret-access-key": "{LENT}',
-    "without metadata": json.dumps({"config": {"s3.secret-access-key": LENT}}),
-    "of another kind": json.dumps({"config": {"s3.secret-access-key": [LENT]}, "metadata": LENT}),
+SECRET = "wJalrXUtnFEMI-K7MDENG-bPxRfiCYEXAMPLEKEY"  # noqa: S105
+RESPONSES = {
+    "cut": f'{{"metadata-location": "s3://b/m.json", "config": {{"s3.secret-access-key": "{SECRET}',
+    "without metadata": json.dumps({"config": {"s3.secret-access-key": SECRET}}),
+    "of another kind": json.dumps({"config": {"s3.secret-access-key": [SECRET]}, "metadata": SECRET}),
 }
 
 
-class _Answer(BaseModel):
-    """As PyIceberg describes what a REST catalog answers."""
+class _Response(BaseModel):
+    """A response of a REST catalog, as PyIceberg declares it."""
 
     metadata: dict[str, str]
     config: dict[str, str] = {}
 
 
-@pytest.mark.parametrize("answer", ANSWERS)
-def test_the_error_for_an_unreadable_response_omits_its_content(answer: str) -> None:
-    told = r"lab\.world: the catalog's response cannot be parsed"
+@pytest.mark.parametrize("response", RESPONSES)
+def test_error_for_an_unreadable_response_omits_its_content(response: str) -> None:
+    message = r"lab\.world: the catalog's response cannot be parsed"
     with (
-        pytest.raises(Transient, match=told) as caught,
+        pytest.raises(Transient, match=message) as caught,
         translate_errors("lab.world"),
         catalog_response_errors("lab.world"),
     ):
-        _Answer.model_validate_json(ANSWERS[answer])
-    assert LENT[-8:] not in "".join(traceback.format_exception(caught.value))
+        _Response.model_validate_json(RESPONSES[response])
+    assert SECRET[-8:] not in "".join(traceback.format_exception(caught.value))
 
 
-@pytest.mark.parametrize("answer", ANSWERS)
-def test_no_error_of_a_rest_catalog_s_client_repeats_the_answer(answer: str) -> None:
+@pytest.mark.parametrize("response", RESPONSES)
+def test_errors_of_the_rest_client_do_not_repeat_the_response(response: str) -> None:
     hide_responses_in_errors()
     for kind in (TableResponse, ConfigResponse, TokenResponse):
         with pytest.raises(ValidationError) as caught:
-            kind.model_validate_json(f"[{ANSWERS[answer]}")
-        assert LENT[-8:] not in str(caught.value)
+            kind.model_validate_json(f"[{RESPONSES[response]}")
+        assert SECRET[-8:] not in str(caught.value)
     with pytest.raises(ValidationError) as caught:
-        TableResponse.model_validate_json(ANSWERS[answer])
-    assert LENT[-8:] not in str(caught.value)
+        TableResponse.model_validate_json(RESPONSES[response])
+    assert SECRET[-8:] not in str(caught.value)
 
 
-def test_a_refused_connection_is_described_by_host_and_reason() -> None:
+def test_refused_connection_is_described_by_host_and_reason() -> None:
     refused = requests.exceptions.ConnectionError(
         "HTTPConnectionPool(host='127.0.0.1', port=1): Max retries exceeded with url: /v1/config (Caused by "
         "NewConnectionError(\"HTTPConnection(host='127.0.0.1', port=1): Failed to establish a new connection: "

@@ -9,13 +9,13 @@ import pytest
 
 from icemirror.errors import Conflict, Invalid, Transient
 from icemirror.protocol.events import (
-    Paused,
+    PauseRequested,
     WorkerId,
 )
-from icemirror.protocol.reads import Reads
 from icemirror.protocol.replay import Replay, ReplayProgress, ReplayStep
+from icemirror.protocol.row_selection import RowSelection
 from icemirror.protocol.rows import PlannedBacklog, Rows, SlotState
-from icemirror.result import Backlog
+from icemirror.step_results import Backlog
 from icemirror.stores.apply import apply
 from icemirror.telemetry.redaction import forget_secrets, register_secret
 from tests.unit.spark_job.worker.worker_bench import POLICY, POSITION, SLOT, UP_TO_DATE, Bench, slice_done
@@ -28,7 +28,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     bench.store.close()
 
 
-def test_it_merges_slice_by_slice_until_the_plan_is_empty_and_gives_its_slot_back(bench: Bench) -> None:
+def test_worker_merges_until_the_plan_is_empty_and_frees_its_slot(bench: Bench) -> None:
     bench.notice("t")
     bench.plans["t"] = [slice_done(), slice_done(7)]
     bench.run()
@@ -41,11 +41,11 @@ def test_it_merges_slice_by_slice_until_the_plan_is_empty_and_gives_its_slot_bac
 
 
 def test_backlog_of_a_plan_is_reported_with_the_notices_before_it(bench: Bench) -> None:
-    left, seen = Backlog(snapshots=1, events=5), list[object]()
+    backlog, seen = Backlog(snapshots=1, events=5), list[object]()
     bench.notice("t")
-    bench.plans["t"] = [slice_done(left=left), lambda: seen.append(bench.table().planned)]
+    bench.plans["t"] = [slice_done(backlog=backlog), lambda: seen.append(bench.table().planned)]
     bench.run()
-    assert (seen, bench.table().planned) == ([PlannedBacklog(left, 1)], None)
+    assert (seen, bench.table().planned) == ([PlannedBacklog(backlog, 1)], None)
 
 
 def test_one_worker_serves_all_tables_and_lingers_before_it_leaves(bench: Bench) -> None:
@@ -61,12 +61,12 @@ def test_lingering_worker_picks_new_work(bench: Bench) -> None:
     bench.notice("a")
     me, sleep = bench.launch(), bench.sleep
 
-    def noticing(seconds: float) -> None:
+    def sleep_and_notice(seconds: float) -> None:
         sleep(seconds)
         if "b" not in bench.rows().tables:
             bench.notice("b")
 
-    bench.sleep = noticing  # type: ignore[method-assign]
+    bench.sleep = sleep_and_notice  # type: ignore[method-assign]
     bench.run(me)
     assert bench.calls == ["a", "b"]
 
@@ -87,24 +87,24 @@ def test_worker_whose_slot_is_taken_ends_without_changes(bench: Bench) -> None:
     assert bench.rows().slots[SLOT].state is SlotState.LAUNCHING
 
 
-def test_a_turn_ends_after_some_slices_if_others_wait(bench: Bench) -> None:
+def test_turn_ends_after_some_slices_if_other_tables_wait(bench: Bench) -> None:
     bench.notice("a")
     bench.now += 1
     bench.notice("b")
     bench.plans["a"] = [slice_done(), slice_done(), slice_done()]
-    bench.run(turn_slices=2)
+    bench.run(max_slices_per_turn=2)
     assert bench.calls == ["a", "a", "b", "a", "a"]
     assert bench.results() == [("a", "merged", 2), ("b", "up-to-date", 0), ("a", "merged", 1)]
 
 
-def test_a_long_backlog_alone_is_reported_now_and_then(bench: Bench) -> None:
+def test_long_backlog_is_reported_periodically(bench: Bench) -> None:
     bench.notice("a")
     bench.plans["a"] = [slice_done() for _ in range(5)]
-    bench.run(turn_slices=2)
+    bench.run(max_slices_per_turn=2)
     assert bench.results() == [("a", "merged", 2), ("a", "merged", 2), ("a", "merged", 1)]
 
 
-def test_a_failure_is_the_tables_own_and_the_others_go_on(bench: Bench) -> None:
+def test_failure_of_a_table_does_not_stop_other_tables(bench: Bench) -> None:
     bench.notice("bad")
     bench.notice("good")
     failure = Transient("storage did not answer")
@@ -126,20 +126,20 @@ def test_blocked_table_is_quarantined(bench: Bench) -> None:
     assert bench.table("bad").quarantined
 
 
-def test_an_unexpected_error_is_named_by_type_and_place_but_not_by_its_text(bench: Bench) -> None:
+def test_unexpected_error_is_recorded_with_type_and_location_but_without_its_message(bench: Bench) -> None:
     bench.notice("bad")
     bench.plans["bad"] = [ZeroDivisionError("customer 4711")]
     bench.run()
     error = bench.table("bad").error
     assert error is not None
     assert error.kind == "unexpected"
-    assert (bench.table("bad").failures, bench.table("bad").quarantined) == (1, False), "it is tried again"
+    assert (bench.table("bad").failures, bench.table("bad").quarantined) == (1, False), "it is retried"
     assert error.message.startswith("unexpected ZeroDivisionError at ")
     assert error.message.endswith("; see the job's log")
     assert "4711" not in error.message
 
 
-def test_secrets_do_not_reach_the_state(bench: Bench) -> None:
+def test_secrets_are_not_stored_in_the_state(bench: Bench) -> None:
     bench.notice("bad")
     bench.plans["bad"] = [Transient("GET https://u:canary-secret@h failed")]
     register_secret("canary-secret")
@@ -152,7 +152,7 @@ def test_secrets_do_not_reach_the_state(bench: Bench) -> None:
     assert "canary-secret" not in error.message
 
 
-def test_a_conflict_is_planned_again_and_is_no_failure(bench: Bench) -> None:
+def test_conflict_is_planned_again_and_is_not_a_failure(bench: Bench) -> None:
     bench.notice("t")
     bench.plans["t"] = [Conflict("the head moved"), slice_done()]
     bench.run()
@@ -161,7 +161,7 @@ def test_a_conflict_is_planned_again_and_is_no_failure(bench: Bench) -> None:
     assert bench.table().failures == 0
 
 
-def test_conflicts_without_end_are_a_failure(bench: Bench) -> None:
+def test_repeated_conflicts_are_a_failure(bench: Bench) -> None:
     bench.notice("t")
     bench.plans["t"] = [Conflict("the head moved") for _ in range(9)]
     bench.run()
@@ -170,9 +170,13 @@ def test_conflicts_without_end_are_a_failure(bench: Bench) -> None:
     assert (row.failures, row.error.kind if row.error else None) == (1, "conflict")
 
 
-def test_a_paused_table_is_given_back_after_the_slice(bench: Bench) -> None:
+def test_paused_table_is_released_after_the_slice(bench: Bench) -> None:
     bench.notice("t")
-    bench.plans["t"] = [lambda: apply(bench.store, Paused(1.0, "t"), POLICY), slice_done(), slice_done()]
+    bench.plans["t"] = [
+        lambda: apply(bench.store, PauseRequested(1.0, "t"), POLICY),
+        slice_done(),
+        slice_done(),
+    ]
     bench.run()
     row = bench.table()
     assert (row.paused, row.owner, row.covered, row.failures) == (True, None, 0, 0)
@@ -188,7 +192,7 @@ def test_stopped_worker_finishes_its_slice_and_releases_everything(bench: Bench)
     assert bench.rows().slots[SLOT].state is SlotState.FREE
 
 
-def test_a_worker_leaves_at_once_for_tables_that_it_does_not_know(bench: Bench) -> None:
+def test_worker_leaves_at_once_if_unknown_tables_are_due(bench: Bench) -> None:
     bench.notice("known")
     bench.notice("unknown")
     bench.tables = frozenset({"known"})
@@ -199,16 +203,16 @@ def test_a_worker_leaves_at_once_for_tables_that_it_does_not_know(bench: Bench) 
     assert bench.rows().slots[SLOT].state is SlotState.FREE
 
 
-def test_state_that_briefly_does_not_answer_is_retried(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unavailable_state_is_retried(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.notice("t")
     me, load, failures = bench.launch(), bench.store.load, [Transient("locked"), Transient("locked")]
 
-    def faulty(reads: Reads) -> Rows:
+    def fail_first_loads(reads: RowSelection) -> Rows:
         if failures and bench.calls:
             raise failures.pop()
         return load(reads)
 
-    monkeypatch.setattr(bench.store, "load", faulty)
+    monkeypatch.setattr(bench.store, "load", fail_first_loads)
     bench.tables = frozenset({"t"})
     bench.run(me)
     assert (failures, bench.table().covered) == ([], 1)
@@ -227,11 +231,11 @@ def test_result_that_cannot_be_recorded_does_not_stop_the_worker(
     assert bench.table().covered == 1
 
 
-def test_a_replay_is_done_step_by_step_before_the_table_is_merged(bench: Bench) -> None:
-    bench.ask("t", Replay("r1", bench.now))
-    part = slice_done().slice
+def test_replay_is_done_step_by_step_before_the_merge(bench: Bench) -> None:
+    bench.request_replay("t", Replay("r1", bench.now))
+    merged = slice_done().slice
     bench.replays = [
-        ReplayStep(ReplayProgress(5, 9, 1, "half"), done=False, slice=part, position=POSITION),
+        ReplayStep(ReplayProgress(5, 9, 1, "half"), done=False, slice=merged, position=POSITION),
         ReplayStep(ReplayProgress(9, 9, 1, "all"), done=True),
     ]
     bench.run()
@@ -243,8 +247,8 @@ def test_a_replay_is_done_step_by_step_before_the_table_is_merged(bench: Bench) 
     assert bench.results() == [("t", "merged", 1)]
 
 
-def test_a_replay_that_cannot_be_done_does_not_stop_the_merge(bench: Bench) -> None:
-    bench.ask("t", Replay("r1", bench.now))
+def test_failed_replay_does_not_stop_the_merge(bench: Bench) -> None:
+    bench.request_replay("t", Replay("r1", bench.now))
     bench.replays = [Invalid("no such snapshot")]
     bench.run()
     assert bench.calls == ["t r1 ", "t"]
@@ -256,7 +260,7 @@ def test_a_replay_that_cannot_be_done_does_not_stop_the_merge(bench: Bench) -> N
 
 
 def test_rebuild_is_reported_as_a_rebuild(bench: Bench) -> None:
-    bench.ask("t", Replay("r1", bench.now, full=True))
+    bench.request_replay("t", Replay("r1", bench.now, full=True))
     bench.replays = [ReplayStep(ReplayProgress(9, 9), done=True, position=POSITION, rebuilt=True)]
     bench.run()
     assert bench.results() == [("t", "rebuilt", 0)]

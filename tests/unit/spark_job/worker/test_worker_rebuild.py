@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from icemirror.protocol.rows import PlannedBacklog
-from icemirror.result import Backlog, Rebuilt, Staged
+from icemirror.step_results import Backlog, Rebuilt, Staged
 from tests.unit.spark_job.worker.worker_bench import POSITION, Bench, slice_done
 
 
@@ -20,8 +20,8 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 
 def test_rebuild_by_policy_yields_to_other_tables_and_is_reported_once(bench: Bench) -> None:
-    left, seen = Backlog(snapshots=1, events=5), list[object]()
-    staged = [Staged(events=at, of_events=5, left=left) for at in range(1, 6)]
+    backlog, seen = Backlog(snapshots=1, events=5), list[object]()
+    staged = [Staged(events=events, of_events=5, backlog=backlog) for events in range(1, 6)]
     bench.notice("t")
     bench.notice("u")
     bench.plans["t"] = [
@@ -31,8 +31,8 @@ def test_rebuild_by_policy_yields_to_other_tables_and_is_reported_once(bench: Be
         Rebuilt(events=5, position=POSITION),
         slice_done(7),
     ]
-    bench.run(turn_slices=2)
-    assert seen == [PlannedBacklog(left, 1)]
+    bench.run(max_slices_per_turn=2)
+    assert seen == [PlannedBacklog(backlog, 1)]
     assert "u" in bench.calls[:5], "a turn ends after some slices"
     outcomes = [outcome for table, outcome, _ in bench.results() if table == "t"]
     assert outcomes.count("rebuilt") == 1

@@ -12,29 +12,31 @@ from icemirror.protocol.events import (
     WorkerId,
 )
 from icemirror.protocol.policy import Policy
-from icemirror.protocol.reads import EVERYTHING
 from icemirror.protocol.replay import Replay, ReplayStep
+from icemirror.protocol.row_selection import ALL_ROWS
 from icemirror.protocol.rows import Rows, SlotId, SlotRow, TableRow
-from icemirror.protocol.worker import Limits
-from icemirror.result import Backlog, Merged, NothingToMerge, Position, SliceResult, StepResult
+from icemirror.protocol.worker import WorkerLimits
+from icemirror.result import SliceResult
+from icemirror.step_results import Backlog, Merged, MirrorPosition, NothingToMerge, StepResult
 from icemirror.stores.apply import apply
 from icemirror.stores.sqlite import SqliteStore
-from spark_job.worker.worker import WorkerDependencies, run_worker
-from tests.unit.icemirror.protocol.samples import TERMS
+from spark_job.worker.worker import ServedTables, WorkerDependencies, run_worker
+from tests.fake_tables import FakeTables
+from tests.unit.icemirror.protocol.samples import OPTIONS
 
 POLICY = Policy(quiet_seconds=0.0, backoff_seconds=1000.0, max_backoff_seconds=1000.0)
 SLOT = SlotId("default", 0)
-POSITION = Position(cursor=None, live_rows=7, index_bytes=3)
+POSITION = MirrorPosition(cursor=None, live_rows=7, index_bytes=3)
 
 
-def slice_done(events: int = 5, left: Backlog | None = None) -> Merged:
+def slice_done(events: int = 5, backlog: Backlog | None = None) -> Merged:
     figures = dict.fromkeys(
         ["snapshot_id", "inserted", "updated", "deleted", "stale", "unchanged", "data_files", "delete_files"],
         0,
     )
     sizes = dict.fromkeys(["data_bytes", "delete_bytes", "index_bytes"], 0)
-    part = SliceResult(events=events, seconds=0.1, seconds_by_step={}, **figures, **sizes)
-    return Merged(slice=part, position=POSITION, left=left)
+    result = SliceResult(events=events, seconds=0.1, seconds_by_step={}, **figures, **sizes)
+    return Merged(slice=result, position=POSITION, backlog=backlog)
 
 
 UP_TO_DATE = NothingToMerge(head="m9", position=POSITION)
@@ -55,14 +57,15 @@ class Bench:
         self.tables: frozenset[str] | None = None
         self.policy = POLICY
         self.linger_seconds = 1.0
+        self.served: ServedTables | None = None  # instead of the scripted results
 
     def notice(self, name: str) -> None:
-        apply(self.store, Noticed(self.now, name, TERMS), POLICY)
+        apply(self.store, Noticed(self.now, name, OPTIONS), POLICY)
 
     def launch(self) -> WorkerId:
-        taken = apply(self.store, Dispatch(self.now, "default"), POLICY).after
-        assert isinstance(taken, SlotRow)
-        return WorkerId(SLOT, taken.gen, "run-1")
+        slot = apply(self.store, Dispatch(self.now, "default"), POLICY).new_row
+        assert isinstance(slot, SlotRow)
+        return WorkerId(SLOT, slot.gen, "run-1")
 
     def advance(self, name: str) -> StepResult:
         self.calls.append(name)
@@ -81,21 +84,22 @@ class Bench:
             raise step
         return step
 
-    def ask(self, name: str, replay: Replay) -> None:
-        apply(self.store, ReplayRequested(self.now, name, TERMS, replay), POLICY)
+    def request_replay(self, name: str, replay: Replay) -> None:
+        apply(self.store, ReplayRequested(self.now, name, OPTIONS, replay), POLICY)
 
     def sleep(self, seconds: float) -> None:
         self.now += max(seconds, 0.001)
 
-    def run(self, me: WorkerId | None = None, turn_slices: int = 8) -> None:
+    def run(self, me: WorkerId | None = None, max_slices_per_turn: int = 8) -> None:
         dependencies = WorkerDependencies(
             store=self.store,
             policy=self.policy,
-            limits=Limits(linger_seconds=self.linger_seconds, turn_slices=turn_slices, max_conflicts=2),
-            advance=self.advance,
-            tables=lambda: self.tables or frozenset(self.rows().tables),
+            limits=WorkerLimits(
+                linger_seconds=self.linger_seconds, max_slices_per_turn=max_slices_per_turn, max_conflicts=2
+            ),
+            tables=self.served
+            or FakeTables(lambda: self.tables or frozenset(self.rows().tables), self.advance, self.replay),
             stopping=lambda: self.stopping,
-            replay=self.replay,
             report=self.reported.append,
             clock=lambda: self.now,
             sleep=self.sleep,
@@ -104,11 +108,14 @@ class Bench:
         run_worker(me or self.launch(), dependencies)
 
     def rows(self) -> Rows:
-        return self.store.load(EVERYTHING)
+        return self.store.load(ALL_ROWS)
 
     def table(self, name: str = "t") -> TableRow:
         return self.rows().tables[name]
 
     def results(self) -> list[tuple[str, str, int]]:
         page = self.store.results_since("")
-        return [(run.result.table, run.result.outcome, len(run.result.slices)) for run in page.results]
+        return [
+            (run.table_result.table, run.table_result.outcome, len(run.table_result.slices))
+            for run in page.results
+        ]

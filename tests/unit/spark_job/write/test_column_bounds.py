@@ -31,7 +31,7 @@ def bounds(kind: PrimitiveType, arrow: pa.DataType, values: list[Any], length: i
 
 
 @pytest.mark.parametrize(
-    ("text", "raised"),
+    ("text", "rounded"),
     [
         ("abc", "abc"),
         ("abcd", "abd"),
@@ -43,26 +43,26 @@ def bounds(kind: PrimitiveType, arrow: pa.DataType, values: list[Any], length: i
     ],
     ids=ascii,
 )
-def test_text_is_raised_by_characters(text: str, raised: str | None) -> None:
-    assert round_up_text(text, 3) == raised
+def test_text_is_rounded_up_by_characters(text: str, rounded: str | None) -> None:
+    assert round_up_text(text, 3) == rounded
 
 
 @pytest.mark.parametrize(
-    ("value", "raised"),
+    ("value", "rounded"),
     [(b"abc", b"abc"), (b"abcd", b"abd"), (b"a\xff\xff\xff", b"b"), (b"\xff" * 4, None), (b"", b"")],
 )
-def test_bytes_are_raised_by_bytes(value: bytes, raised: bytes | None) -> None:
-    assert round_up_bytes(value, 3) == raised
+def test_binary_is_rounded_up_by_bytes(value: bytes, rounded: bytes | None) -> None:
+    assert round_up_bytes(value, 3) == rounded
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=8), st.integers(1, 5))
-def test_a_raised_text_is_short_and_not_below(text: str, length: int) -> None:
-    raised = round_up_text(text, length)
-    if raised is None:
+def test_rounded_text_is_short_and_not_smaller(text: str, length: int) -> None:
+    rounded = round_up_text(text, length)
+    if rounded is None:
         assert set(text[:length]) == {"\U0010ffff"}
     else:
-        assert len(raised) <= length
-        assert raised.encode() >= text.encode()
+        assert len(rounded) <= length
+        assert rounded.encode() >= text.encode()
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_raised_text_is_short_and_not_below(text: str, length: int) -> None:
         ([NAN, float("-inf")], float("-inf"), float("-inf")),
     ],
 )
-def test_zeros_have_a_sign_and_nan_no_place(values: list[float | None], lower: float, upper: float) -> None:
+def test_zeros_are_signed_and_nan_is_ignored(values: list[float | None], lower: float, upper: float) -> None:
     assert bounds(DoubleType(), pa.float64(), values) == (struct.pack("<d", lower), struct.pack("<d", upper))
 
 
@@ -90,18 +90,18 @@ def test_zeros_have_a_sign_and_nan_no_place(values: list[float | None], lower: f
     ],
     ids=str,
 )
-def test_there_are_none_where_there_is_nothing_to_compare(
+def test_column_without_comparable_values_has_no_bounds(
     kind: PrimitiveType, arrow: pa.DataType, values: list[Any]
 ) -> None:
     assert bounds(kind, arrow, values) == (None, None)
 
 
-def test_bytes_that_are_no_text_have_none() -> None:
+def test_invalid_utf8_has_no_bounds() -> None:
     broken = pa.array([b"\xff\xfe"], pa.large_binary()).view(pa.large_string())
     assert column_bounds(pa.chunked_array([broken]), StringType(), 16) == (None, None)
 
 
-def test_fixed_and_decimals_are_whole() -> None:
+def test_bounds_of_fixed_and_decimals_are_not_truncated() -> None:
     long = b"\xff" * 20
     assert bounds(FixedType(20), pa.binary(20), [long]) == (long, long)
     least, most = Decimal("-" + "9" * 38), Decimal("9" * 38)
@@ -115,5 +115,5 @@ def test_nanoseconds_are_kept() -> None:
     assert found == (struct.pack("<q", -1), struct.pack("<q", 1_700_000_000_000_000_001))
 
 
-def test_a_bound_that_cannot_be_raised_is_left_out_alone() -> None:
+def test_upper_bound_that_cannot_be_rounded_up_is_omitted() -> None:
     assert bounds(BinaryType(), pa.large_binary(), [b"\xff" * 20]) == (b"\xff" * 16, None)

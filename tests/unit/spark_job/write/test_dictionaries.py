@@ -4,38 +4,39 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_job.write.dictionaries import benefits_from_dictionary, estimate_distinct
+from spark_job.columns.estimate_distinct import estimate_distinct
+from spark_job.write.dictionaries import benefits_from_dictionary
 
-MOST_BYTES = 2 << 20
+MAX_BYTES = 2 << 20
 
 
-def worth(values: object, most_bytes: int = MOST_BYTES) -> bool:
-    return benefits_from_dictionary(pa.chunked_array([pa.array(values)]), most_bytes)
+def benefits(values: object, max_bytes: int = MAX_BYTES) -> bool:
+    return benefits_from_dictionary(pa.chunked_array([pa.array(values)]), max_bytes)
 
 
 @pytest.mark.parametrize("rows", [10, 4096, 200_000])
-def test_values_that_never_repeat_get_none(rows: int) -> None:
-    assert not worth(np.arange(rows))
+def test_unique_values_get_no_dictionary(rows: int) -> None:
+    assert not benefits(np.arange(rows))
 
 
 @pytest.mark.parametrize("kinds", [1, 100, 20_000])
-def test_values_that_repeat_get_one(kinds: int) -> None:
-    assert worth(np.random.default_rng(1).integers(0, kinds, 200_000))
+def test_repeated_values_get_a_dictionary(kinds: int) -> None:
+    assert benefits(np.random.default_rng(1).integers(0, kinds, 200_000))
 
 
-def test_sorted_values_that_repeat_get_one() -> None:
-    assert worth(np.repeat(np.arange(20_000), 10))
+def test_sorted_repeated_values_get_a_dictionary() -> None:
+    assert benefits(np.repeat(np.arange(20_000), 10))
 
 
-def test_a_dictionary_that_would_outgrow_its_limit_is_not_begun() -> None:
+def test_dictionary_above_its_size_limit_is_not_used() -> None:
     texts = [f"{number:0>200}" for number in np.random.default_rng(1).integers(0, 20_000, 100_000)]
-    assert worth(texts, 8 << 20)
-    assert not worth(texts, 1 << 20)
+    assert benefits(texts, 8 << 20)
+    assert not benefits(texts, 1 << 20)
 
 
-def test_nulls_are_no_values() -> None:
-    assert worth([None] * 10)
-    assert not worth([*range(100), *[None] * 1000])
+def test_nulls_are_not_values() -> None:
+    assert benefits([None] * 10)
+    assert not benefits([*range(100), *[None] * 1000])
 
 
 @pytest.mark.parametrize("kinds", [1_000, 50_000, 300_000])

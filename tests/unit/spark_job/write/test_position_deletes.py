@@ -20,7 +20,7 @@ from spark_job.write.position_deletes import read_position_deletes
 ONE, OTHER = (LiveFile(path, 10, 0, 0, Record()) for path in ("one", "other"))
 
 
-def written(folder: Path, *deletes: tuple[str | None, int]) -> LiveDelete:
+def write_deletes(folder: Path, *deletes: tuple[str | None, int]) -> LiveDelete:
     paths, positions = zip(*deletes, strict=True)
     path = folder / "deletes.parquet"
     table = pa.table({"file_path": list(paths), "pos": list(positions)})
@@ -30,23 +30,23 @@ def written(folder: Path, *deletes: tuple[str | None, int]) -> LiveDelete:
 
 
 def read(delete: LiveDelete, *targets: LiveFile) -> dict[str, list[int]]:
-    found = read_position_deletes(PyArrowFileIO(), (delete, targets))
+    found = read_position_deletes(PyArrowFileIO(), delete, targets)
     return {path: np.asarray(positions).tolist() for path, positions in found.items()}
 
 
 def test_positions_are_returned_per_data_file_in_file_order(tmp_path: Path) -> None:
-    delete = written(tmp_path, ("one", 3), ("other", 0), ("one", 3), ("gone", 7), ("one", 1))
+    delete = write_deletes(tmp_path, ("one", 3), ("other", 0), ("one", 3), ("gone", 7), ("one", 1))
     assert read(delete, ONE, OTHER) == {"one": [3, 3, 1], "other": [0]}
 
 
 def test_delete_file_without_its_data_file_is_corrupt(tmp_path: Path) -> None:
-    delete = written(tmp_path, ("one", 3), ("another", 1))
+    delete = write_deletes(tmp_path, ("one", 3), ("another", 1))
     with pytest.raises(Corrupt, match="does not have the deletes of other that the table counts"):
         read(delete, ONE, OTHER)
 
 
 def test_other_data_files_in_an_exclusive_delete_file_are_corrupt(tmp_path: Path) -> None:
-    delete = replace(written(tmp_path, ("one", 3), ("other", 1)), shared=False)
+    delete = replace(write_deletes(tmp_path, ("one", 3), ("other", 1)), shared=False)
     with pytest.raises(Corrupt, match="does not have the deletes of one that the table counts"):
         read(delete, ONE)
 
@@ -54,14 +54,14 @@ def test_other_data_files_in_an_exclusive_delete_file_are_corrupt(tmp_path: Path
 @pytest.mark.parametrize("position", [-1, 10])
 def test_position_beyond_the_data_file_is_corrupt(tmp_path: Path, position: int) -> None:
     with pytest.raises(Corrupt, match="deletes a row that one does not have; it has 10"):
-        read(written(tmp_path, ("one", 3), ("one", position)), ONE)
+        read(write_deletes(tmp_path, ("one", 3), ("one", position)), ONE)
 
 
-def test_a_delete_without_a_data_file_is_corrupt(tmp_path: Path) -> None:
+def test_delete_without_a_data_file_is_corrupt(tmp_path: Path) -> None:
     with pytest.raises(Corrupt, match="deletes without a data file or position"):
-        read(written(tmp_path, ("one", 3), (None, 1)), ONE)
+        read(write_deletes(tmp_path, ("one", 3), (None, 1)), ONE)
 
 
-def test_other_row_count_than_the_manifests_is_corrupt(tmp_path: Path) -> None:
+def test_row_count_that_differs_from_the_manifest_is_corrupt(tmp_path: Path) -> None:
     with pytest.raises(Corrupt, match="has 1 rows, although the table states 2"):
-        read(replace(written(tmp_path, ("one", 3)), rows=2), ONE)
+        read(replace(write_deletes(tmp_path, ("one", 3)), rows=2), ONE)

@@ -1,4 +1,4 @@
-"""Partition values, compared with the specification's calendar and hash, computed number by number."""
+"""Partition values equal those of the specification's calendar and hash, computed one by one."""
 
 from __future__ import annotations
 
@@ -64,34 +64,36 @@ def months_of(day: int) -> int:
 
 
 @given(st.lists(st.integers(-INT, INT - 1) | st.none(), max_size=5))
-def test_years_and_months_of_any_date(days: list[int | None]) -> None:
+def test_years_and_months_of_random_dates(days: list[int | None]) -> None:
     months = [None if day is None else months_of(day) for day in days]
     assert transformed(DateType(), MonthTransform(), days) == months
     assert transformed(DateType(), YearTransform(), days) == [
-        one if one is None else one // 12 for one in months
+        month if month is None else month // 12 for month in months
     ]
     assert transformed(DateType(), DayTransform(), days) == days
 
 
 @pytest.mark.parametrize("kind", UNITS, ids=str)
 @given(st.lists(longs | st.none(), max_size=5))
-def test_years_months_days_and_hours_of_any_timestamp(kind: PrimitiveType, moments: list[int | None]) -> None:
-    days = [None if at is None else at // UNITS[kind] for at in moments]
-    assert transformed(kind, DayTransform(), moments) == days
+def test_years_months_days_and_hours_of_random_timestamps(
+    kind: PrimitiveType, timestamps: list[int | None]
+) -> None:
+    days = [None if timestamp is None else timestamp // UNITS[kind] for timestamp in timestamps]
+    assert transformed(kind, DayTransform(), timestamps) == days
     months = [None if day is None else months_of(day) for day in days]
-    assert transformed(kind, MonthTransform(), moments) == months
-    assert transformed(kind, YearTransform(), moments) == [
-        one if one is None else one // 12 for one in months
+    assert transformed(kind, MonthTransform(), timestamps) == months
+    assert transformed(kind, YearTransform(), timestamps) == [
+        month if month is None else month // 12 for month in months
     ]
-    hours = [None if at is None else at * 24 // UNITS[kind] for at in moments]
-    assert transformed(kind, HourTransform(), moments) == [
-        one if one is None else (one + INT) % (2 * INT) - INT for one in hours
+    hours = [None if timestamp is None else timestamp * 24 // UNITS[kind] for timestamp in timestamps]
+    assert transformed(kind, HourTransform(), timestamps) == [
+        hour if hour is None else (hour + INT) % (2 * INT) - INT for hour in hours
     ]
 
 
 @given(st.lists(longs | st.none(), max_size=5))
 def test_nanoseconds_are_hashed_as_microseconds(nanos: list[int | None]) -> None:
-    micros = [None if at is None else at // 1000 for at in nanos]
+    micros = [None if nano is None else nano // 1000 for nano in nanos]
     for count in (7, INT - 1):
         bucket: BucketTransform[Any] = BucketTransform(count)
         expected = transformed(LongType(), bucket, micros)
@@ -105,5 +107,7 @@ def test_numbers_are_truncated_downwards_and_wrap_around(
     kind: PrimitiveType, half: int, data: st.DataObject, width: int
 ) -> None:
     numbers = data.draw(st.lists(st.integers(-half, half - 1) | st.just(-half) | st.none(), max_size=5))
-    expected = [None if one is None else (one - one % width + half) % (2 * half) - half for one in numbers]
+    expected = [
+        None if number is None else (number - number % width + half) % (2 * half) - half for number in numbers
+    ]
     assert transformed(kind, TruncateTransform(width), numbers) == expected

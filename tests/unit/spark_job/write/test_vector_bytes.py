@@ -11,16 +11,16 @@ from pyiceberg.table.deletion_vector import DeletionVector
 from pyroaring import BitMap64
 
 from icemirror.errors import Corrupt
-from spark_job.write.vectors import decode_vector, encode_vector, max_vector_bytes
+from spark_job.write.deletion_vectors import decode_vector, encode_vector, max_vector_bytes
 
 ROWS = 200_000
 
 
-def some(count: int, rows: int = ROWS) -> NDArray[np.int64]:
+def random_positions(count: int, rows: int = ROWS) -> NDArray[np.int64]:
     return np.sort(np.random.default_rng(count).permutation(rows)[:count]).astype(np.int64)
 
 
-def framed(bitmap: bytes) -> bytes:
+def frame(bitmap: bytes) -> bytes:
     content = b"\xd1\xd3\x39\x64" + bitmap
     return struct.pack(">I", len(content)) + content + struct.pack(">I", zlib.crc32(content))
 
@@ -32,24 +32,24 @@ def framed(bitmap: bytes) -> bytes:
         np.array([0]),
         np.array([ROWS - 1]),
         np.arange(70_000),
-        some(10),
-        some(100_000),
+        random_positions(10),
+        random_positions(100_000),
         np.array([65_535, 65_536, 131_071]),
     ],
     ids=len,
 )
-def test_positions_round_trip(positions: NDArray[np.int64]) -> None:
+def test_positions_are_equal_after_a_round_trip(positions: NDArray[np.int64]) -> None:
     data = encode_vector(positions)
     assert decode_vector(data, ROWS, len(positions), "v").tolist() == positions.tolist()
     assert len(data) <= max_vector_bytes(ROWS)
 
 
-def test_positions_beyond_32_bits_round_trip() -> None:
+def test_positions_beyond_32_bits_are_equal_after_a_round_trip() -> None:
     positions = np.array([1, 2**32 - 1, 2**32, 2**40])
     assert decode_vector(encode_vector(positions), 2**41, 4, "v").tolist() == positions.tolist()
 
 
-def test_the_bytes_are_those_of_the_specification() -> None:
+def test_bytes_follow_the_specification() -> None:
     data = encode_vector(np.array([3, 5], np.int64))
     vector = data[8:-4]
     assert data[:8] == struct.pack(">I", len(data) - 8) + bytes.fromhex("d1d33964")
@@ -63,14 +63,14 @@ def test_long_runs_take_few_bytes() -> None:
 
 
 def test_vector_without_run_optimization_is_read() -> None:
-    data = framed(BitMap64(range(1000)).serialize())
+    data = frame(BitMap64(range(1000)).serialize())
     assert len(decode_vector(data, ROWS, 1000, "v")) == 1000
 
 
-def test_any_damaged_byte_is_detected() -> None:
-    data = encode_vector(some(20))
-    for at in range(len(data)):
-        damaged = data[:at] + bytes([data[at] ^ 0x41]) + data[at + 1 :]
+def test_every_damaged_byte_is_detected() -> None:
+    data = encode_vector(random_positions(20))
+    for offset in range(len(data)):
+        damaged = data[:offset] + bytes([data[offset] ^ 0x41]) + data[offset + 1 :]
         with pytest.raises(Corrupt, match=r": v$"):
             decode_vector(damaged, ROWS, 20, "v")
 
@@ -78,18 +78,18 @@ def test_any_damaged_byte_is_detected() -> None:
 @pytest.mark.parametrize("length", [0, 3, 11, 20, 50])
 def test_truncated_vector_is_detected(length: int) -> None:
     with pytest.raises(Corrupt):
-        decode_vector(encode_vector(some(20))[:length], ROWS, 20, "v")
+        decode_vector(encode_vector(random_positions(20))[:length], ROWS, 20, "v")
 
 
 @pytest.mark.parametrize("bitmap", [b"", b"\x01", b"\xff" * 40, struct.pack("<qI", 1, 0), b"\x05" + bytes(7)])
 def test_invalid_bitmap_with_a_valid_checksum_is_detected(bitmap: bytes) -> None:
     with pytest.raises(Corrupt, match="cannot be read"):
-        decode_vector(framed(bitmap), ROWS, 1, "v")
+        decode_vector(frame(bitmap), ROWS, 1, "v")
 
 
-def test_number_of_positions_must_equal_the_manifests_count() -> None:
+def test_number_of_positions_must_equal_the_count_of_the_manifest() -> None:
     with pytest.raises(Corrupt, match="states that 19 rows are deleted, the vector 20"):
-        decode_vector(encode_vector(some(20)), ROWS, 19, "v")
+        decode_vector(encode_vector(random_positions(20)), ROWS, 19, "v")
 
 
 def test_position_beyond_the_data_file_is_detected() -> None:
@@ -97,18 +97,18 @@ def test_position_beyond_the_data_file_is_detected() -> None:
         decode_vector(encode_vector(np.array([9])), 9, 1, "v")
 
 
-def test_few_bytes_for_billions_of_rows_are_refused_cheaply() -> None:
+def test_small_vector_for_billions_of_rows_is_refused_quickly() -> None:
     bomb = BitMap64()
     bomb.add_range(0, 1 << 34)
     bomb.run_optimize()
     began = time.perf_counter()
     with pytest.raises(Corrupt):
-        decode_vector(framed(bomb.serialize()), ROWS, 10, "v")
+        decode_vector(frame(bomb.serialize()), ROWS, 10, "v")
     assert time.perf_counter() - began < 5
 
 
 @pytest.mark.parametrize("rows", [1, 65_536, 65_537, 1_000_000])
-def test_no_vector_is_longer_than_the_bound(rows: int) -> None:
+def test_vector_length_is_bounded(rows: int) -> None:
     every_other = np.arange(0, rows, 2)
     assert len(encode_vector(every_other)) <= max_vector_bytes(rows)
     assert max_vector_bytes(rows) < 20_000 + rows // 2

@@ -1,4 +1,4 @@
-"""Heads from AWS Glue, with a client that answers like boto3's."""
+"""Heads from AWS Glue, with a fake of boto3's client."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class ClientError(Exception):
 
 
 class GlueClient:
-    """The calls that the trigger makes."""
+    """The calls of the trigger."""
 
     def __init__(self, tables: dict[str, dict[str, str]]) -> None:
         self.tables = tables
         self.fails_with: Exception | None = None
-        self.asked: list[dict[str, str]] = []
+        self.requests: list[dict[str, str]] = []
 
     def get_table(self, **arguments: str) -> dict[str, Any]:
-        self.asked.append(arguments)
+        self.requests.append(arguments)
         if self.fails_with:
             raise self.fails_with
         if arguments["Name"] not in self.tables:
@@ -67,11 +67,11 @@ def client() -> GlueClient:
     return GlueClient({"orders": ICEBERG, "csv": {"classification": "csv"}})
 
 
-def test_the_head_is_a_parameter_of_the_table(client: GlueClient) -> None:
+def test_head_is_a_parameter_of_the_table(client: GlueClient) -> None:
     found = GlueHeads(client, "123").load_heads([ORDERS, MISSING])
     assert found[ORDERS] == "s3://b/m1.json"
     assert isinstance(found[MISSING], Invalid)
-    assert client.asked[0] == {"DatabaseName": "raw", "Name": "orders", "CatalogId": "123"}
+    assert client.requests[0] == {"DatabaseName": "raw", "Name": "orders", "CatalogId": "123"}
 
 
 def test_table_that_is_not_iceberg_is_invalid(client: GlueClient) -> None:
@@ -84,7 +84,7 @@ def test_only_iceberg_tables_are_listed(client: GlueClient) -> None:
     assert GlueHeads(client, None).list_tables("nowhere") == ()
 
 
-def test_refusal_is_invalid_and_silence_is_transient(client: GlueClient) -> None:
+def test_refusal_is_invalid_and_a_missing_response_is_transient(client: GlueClient) -> None:
     heads = GlueHeads(client, None)
     client.fails_with = ClientError("AccessDeniedException")
     assert "glue:GetTable" in str(heads.load_heads([ORDERS])[ORDERS])
@@ -94,30 +94,30 @@ def test_refusal_is_invalid_and_silence_is_transient(client: GlueClient) -> None
             heads.load_heads([ORDERS])
 
 
-def test_the_client_is_made_from_pyicebergs_properties(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[tuple[str, dict[str, str]]] = []
+def test_client_is_created_from_pyiceberg_properties(monkeypatch: pytest.MonkeyPatch) -> None:
+    created: list[tuple[str, dict[str, str]]] = []
 
     def session(profile_name: str | None) -> Any:
-        def make(service: str, **arguments: str) -> GlueClient:
+        def create(service: str, **arguments: str) -> GlueClient:
             del arguments["config"]
-            made.append((str(profile_name), {"service": service, **arguments}))
+            created.append((str(profile_name), {"service": service, **arguments}))
             return GlueClient({"orders": ICEBERG})
 
-        return SimpleNamespace(client=make)
+        return SimpleNamespace(client=create)
 
     boto3 = ModuleType("boto3")
     boto3.session = SimpleNamespace(Session=session)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "boto3", boto3)
-    given = {"client.region": "eu-1", "glue.endpoint": "http://e", "glue.profile-name": "p"}
-    heads = open_glue(given)
+    properties = {"client.region": "eu-1", "glue.endpoint": "http://e", "glue.profile-name": "p"}
+    heads = open_glue(properties)
     assert heads.load_heads([ORDERS]) == {ORDERS: "s3://b/m1.json"}
-    assert made == [("p", {"service": "glue", "region_name": "eu-1", "endpoint_url": "http://e"})]
+    assert created == [("p", {"service": "glue", "region_name": "eu-1", "endpoint_url": "http://e"})]
     heads.close()
 
 
 @pytest.fixture
 def no_aws(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An environment without AWS settings."""
+    """Remove AWS settings from the environment."""
     for name in [name for name in os.environ if name.startswith("AWS")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -127,16 +127,18 @@ def no_aws(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_aws")
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("properties", "message"),
     [
         ({}, r"no AWS region.*glue\.region"),
         ({"glue.region": "eu-central-1", "glue.profile-name": "nobody"}, "profile .*nobody"),
         ({"glue.region": "eu-central-1", "glue.endpoint": "no address"}, "no address"),
     ],
 )
-def test_a_client_that_cannot_be_made_is_the_configurations_fault(given: dict[str, str], words: str) -> None:
-    with pytest.raises(BadConfig, match=words):
-        open_glue(given)
+def test_invalid_client_properties_are_a_configuration_error(
+    properties: dict[str, str], message: str
+) -> None:
+    with pytest.raises(BadConfig, match=message):
+        open_glue(properties)
 
 
 @pytest.mark.usefixtures("no_aws")
@@ -149,7 +151,7 @@ def test_missing_credentials_are_invalid() -> None:
 
 
 @pytest.mark.usefixtures("no_aws")
-def test_a_glue_that_does_not_answer_is_given_up_soon() -> None:
+def test_timeouts_and_retries_are_short() -> None:
     heads = open_glue({"glue.region": "eu-central-1"})
     config = heads._client.meta.config
     heads.close()
@@ -163,18 +165,18 @@ def test_missing_boto3_names_the_package_to_install(monkeypatch: pytest.MonkeyPa
         open_glue({})
 
 
-def test_unreadable_table_hides_no_other(client: GlueClient) -> None:
-    right = client.get_table
+def test_unreadable_table_does_not_hide_others(client: GlueClient) -> None:
+    original = client.get_table
 
     def get_table(**arguments: str) -> dict[str, Any]:
         if arguments["Name"] == "far":
             raise ClientError("FederationSourceException")
-        return right(**arguments)
+        return original(**arguments)
 
     client.get_table = get_table  # type: ignore[method-assign]
-    far = TableId.parse("raw.far")
-    found = GlueHeads(client, None).load_heads([far, ORDERS])
-    assert isinstance(found[far], Transient)
+    unreadable = TableId.parse("raw.far")
+    found = GlueHeads(client, None).load_heads([unreadable, ORDERS])
+    assert isinstance(found[unreadable], Transient)
     assert found[ORDERS] == "s3://b/m1.json"
     with pytest.raises(Transient):
-        GlueHeads(client, None).load_heads([far])
+        GlueHeads(client, None).load_heads([unreadable])

@@ -1,4 +1,4 @@
-"""Polling several catalogs at once: a slow or dead one delays no other catalog's tables."""
+"""Polling several catalogs at once: a slow or unreachable one delays no other."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 
 from icemirror.errors import Invalid, Transient
 from icemirror.settings import TableSettings
-from tests.unit.trigger.fakes import FakeHeads, named, settings
+from tests.unit.trigger.fakes import FakeHeads, as_error, settings
 from trigger.heads.poll_heads import HeadPoller
 
-PATIENCE = 5.0
+TIMEOUT = 5.0
 
 
 class Clock:
@@ -43,7 +43,7 @@ def poller(catalogs: dict[str | None, FakeHeads], clock: Clock) -> HeadPoller:
 
 
 def test_heads_are_returned_by_mirror(poller: HeadPoller, tables: tuple[TableSettings, ...]) -> None:
-    assert poller.poll(tables, PATIENCE) == {"shop.orders": "m1", "shop.items": "i1"}
+    assert poller.poll(tables, TIMEOUT) == {"shop.orders": "m1", "shop.items": "i1"}
 
 
 def test_unreachable_catalog_affects_only_its_tables(
@@ -53,7 +53,7 @@ def test_unreachable_catalog_affects_only_its_tables(
     clock: Clock,
 ) -> None:
     catalogs["other"].error = Transient("no answer")
-    found = poller.poll(tables, PATIENCE)
+    found = poller.poll(tables, TIMEOUT)
     assert found["shop.orders"] == "m1"
     assert isinstance(found["shop.items"], Transient)
     assert poller.failures(tables[1]) == 1
@@ -66,49 +66,49 @@ def test_failed_catalog_is_polled_again_after_a_growing_backoff(
     clock: Clock,
 ) -> None:
     catalogs["other"].error = Transient("no answer")
-    poller.poll(tables, PATIENCE)
-    assert "shop.items" not in poller.poll(tables, PATIENCE)
+    poller.poll(tables, TIMEOUT)
+    assert "shop.items" not in poller.poll(tables, TIMEOUT)
     clock.now = 1.0
-    assert "shop.items" in poller.poll(tables, PATIENCE)
+    assert "shop.items" in poller.poll(tables, TIMEOUT)
     clock.now = 2.0
-    assert "shop.items" not in poller.poll(tables, PATIENCE)
+    assert "shop.items" not in poller.poll(tables, TIMEOUT)
     assert poller.failures(tables[1]) == 2
     catalogs["other"].error = None
     clock.now = 3.0
-    assert poller.poll(tables, PATIENCE)["shop.items"] == "i1"
+    assert poller.poll(tables, TIMEOUT)["shop.items"] == "i1"
     assert poller.failures(tables[1]) == 0
 
 
-def test_slow_catalog_answers_a_later_poll_and_is_called_once(
+def test_slow_catalog_responds_to_a_later_poll_and_is_called_once(
     poller: HeadPoller, tables: tuple[TableSettings, ...], catalogs: dict[str | None, FakeHeads]
 ) -> None:
-    answer, asked = threading.Event(), list[int]()
+    response, calls = threading.Event(), list[int]()
 
     def wait() -> None:
-        asked.append(1)
-        answer.wait(20)
+        calls.append(1)
+        response.wait(20)
 
     catalogs["other"].before = wait
     assert poller.poll(tables, 0.05) == {"shop.orders": "m1"}
     assert poller.poll(tables, 0.05) == {"shop.orders": "m1"}
-    answer.set()
-    assert poller.poll(tables, PATIENCE)["shop.items"] == "i1"
-    assert len(asked) == 1
+    response.set()
+    assert poller.poll(tables, TIMEOUT)["shop.items"] == "i1"
+    assert len(calls) == 1
 
 
 def test_missing_table_is_reported_with_the_others(
     poller: HeadPoller, tables: tuple[TableSettings, ...], catalogs: dict[str | None, FakeHeads]
 ) -> None:
     catalogs[None].heads.clear()
-    assert isinstance(poller.poll(tables, PATIENCE)["shop.orders"], Invalid)
+    assert isinstance(poller.poll(tables, TIMEOUT)["shop.orders"], Invalid)
     assert poller.failures(tables[0]) == 0
 
 
-def test_unexpected_failure_is_transient_and_hides_its_text(
+def test_unexpected_failure_is_transient_and_hides_its_message(
     poller: HeadPoller, tables: tuple[TableSettings, ...], catalogs: dict[str | None, FakeHeads]
 ) -> None:
     catalogs[None].error = KeyError("some secret")
-    error = named(poller.poll(tables, PATIENCE)["shop.orders"])
+    error = as_error(poller.poll(tables, TIMEOUT)["shop.orders"])
     assert isinstance(error, Transient)
     assert "secret" not in str(error)
 
@@ -122,38 +122,38 @@ def test_catalog_that_cannot_be_opened_affects_only_its_tables(
         return FakeHeads({"shop.orders_changelog": "m1"})
 
     poller = HeadPoller(source)
-    found = poller.poll(tables, PATIENCE)
+    found = poller.poll(tables, TIMEOUT)
     assert found["shop.orders"] == "m1"
     assert isinstance(found["shop.items"], Invalid)
 
 
-def test_pending_catalog_is_blind_and_has_failed_after_a_minute(
+def test_pending_catalog_has_unknown_heads_and_fails_after_a_minute(
     poller: HeadPoller,
     tables: tuple[TableSettings, ...],
     catalogs: dict[str | None, FakeHeads],
     clock: Clock,
 ) -> None:
-    answer = threading.Event()
-    catalogs["other"].before = lambda: answer.wait(20)
+    response = threading.Event()
+    catalogs["other"].before = lambda: response.wait(20)
     assert poller.has_unknown_heads(tables[1])
     poller.poll(tables, 0.05)
     assert (poller.has_unknown_heads(tables[0]), poller.has_unknown_heads(tables[1])) == (False, True)
     assert poller.failures(tables[1]) == 0
     clock.now = 61.0
-    silent = named(poller.poll(tables, 0.05)["shop.items"])
-    assert isinstance(silent, Transient)
+    timed_out = as_error(poller.poll(tables, 0.05)["shop.items"])
+    assert isinstance(timed_out, Transient)
     assert poller.failures(tables[1]) == 1
     clock.now = 119.0
-    assert str(named(poller.poll(tables, 0.05)["shop.items"])) == str(silent), "each change is a write"
-    answer.set()
-    assert poller.poll(tables, PATIENCE)["shop.items"] == "i1"
+    assert str(as_error(poller.poll(tables, 0.05)["shop.items"])) == str(timed_out), "each change is a write"
+    response.set()
+    assert poller.poll(tables, TIMEOUT)["shop.items"] == "i1"
     assert not poller.has_unknown_heads(tables[1])
     assert poller.failures(tables[1]) == 0
 
 
-def test_catalog_with_one_unreadable_table_counts_as_blind(
+def test_catalog_with_one_unreadable_table_has_unknown_heads(
     poller: HeadPoller, tables: tuple[TableSettings, ...], catalogs: dict[str | None, FakeHeads]
 ) -> None:
     catalogs["other"].load_heads = lambda tables: dict.fromkeys(tables, Transient("not now"))  # type: ignore[method-assign]
-    assert isinstance(poller.poll(tables, PATIENCE)["shop.items"], Transient)
+    assert isinstance(poller.poll(tables, TIMEOUT)["shop.items"], Transient)
     assert poller.has_unknown_heads(tables[1])

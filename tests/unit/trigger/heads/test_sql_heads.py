@@ -39,7 +39,7 @@ def catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
     catalog.close()
 
 
-def test_the_head_is_what_pyiceberg_loads_and_follows_commits(catalog: SqlCatalog, tmp_path: Path) -> None:
+def test_head_equals_pyicebergs_and_follows_commits(catalog: SqlCatalog, tmp_path: Path) -> None:
     heads = open_head_source(properties(tmp_path))
     table = catalog.load_table(ORDERS.parts)
     before = table.metadata_location
@@ -51,7 +51,7 @@ def test_the_head_is_what_pyiceberg_loads_and_follows_commits(catalog: SqlCatalo
     assert heads.load_heads([ORDERS]) == {ORDERS: moved}
 
 
-def test_many_tables_need_one_query_and_a_missing_one_hides_no_other(
+def test_many_tables_need_one_query_and_a_missing_one_does_not_hide_others(
     catalog: SqlCatalog, tmp_path: Path
 ) -> None:
     other = TableId.parse("other.orders_changelog")
@@ -62,9 +62,7 @@ def test_many_tables_need_one_query_and_a_missing_one_hides_no_other(
     assert "no changelog raw.shop.nothing" in str(heads[MISSING])
 
 
-def test_tables_of_a_namespace_are_listed_without_those_below_or_beside_it(
-    catalog: SqlCatalog, tmp_path: Path
-) -> None:
+def test_only_tables_directly_in_the_namespace_are_listed(catalog: SqlCatalog, tmp_path: Path) -> None:
     heads = open_head_source(properties(tmp_path))
     assert heads.list_tables("raw.shop") == ("items_changelog", "orders_changelog")
     assert heads.list_tables("raw") == ()
@@ -78,7 +76,7 @@ def test_views_are_not_listed(catalog: SqlCatalog, tmp_path: Path) -> None:
     assert open_head_source(properties(tmp_path)).list_tables("raw.shop") == ("orders_changelog",)
 
 
-def test_the_name_in_the_properties_is_the_name_in_the_database(tmp_path: Path) -> None:
+def test_name_property_is_the_catalog_name_in_the_database(tmp_path: Path) -> None:
     with closing(load_catalog("theirs", **properties(tmp_path))) as catalog:
         catalog.create_namespace("raw")
         location = catalog.create_table("raw.t", SCHEMA).metadata_location
@@ -88,14 +86,14 @@ def test_the_name_in_the_properties_is_the_name_in_the_database(tmp_path: Path) 
     assert open_head_source(properties(tmp_path), "theirs").load_heads([table]) == {table: location}
 
 
-def test_another_database_answers_the_same_through_sqlalchemy(catalog: SqlCatalog, tmp_path: Path) -> None:
+def test_sqlalchemy_returns_the_same_heads(catalog: SqlCatalog, tmp_path: Path) -> None:
     engine = create_engine(f"sqlite:///{tmp_path}/catalog.db")
     with closing(SqlHeads(AlchemyDatabase(engine), "icemirror")) as heads:
         assert heads.load_heads([ORDERS]) == {ORDERS: catalog.load_table(ORDERS.parts).metadata_location}
         assert heads.list_tables("raw.shop") == ("items_changelog", "orders_changelog")
 
 
-def test_a_database_that_does_not_answer_is_transient_and_shows_no_password(tmp_path: Path) -> None:
+def test_unreachable_database_is_transient(tmp_path: Path) -> None:
     engine = create_engine(f"sqlite:///{tmp_path}/nowhere/catalog.db")
     with closing(SqlHeads(AlchemyDatabase(engine), "icemirror")) as heads, pytest.raises(Transient):
         heads.load_heads([ORDERS])
@@ -107,14 +105,14 @@ def test_missing_catalog_file_is_transient_and_not_created(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_catalog_without_tables_has_no_changelogs(tmp_path: Path) -> None:
+def test_catalog_without_tables_has_no_changelogs(tmp_path: Path) -> None:
     (tmp_path / "catalog.db").touch()
     heads = open_head_source(properties(tmp_path))
     assert isinstance(heads.load_heads([ORDERS])[ORDERS], Invalid)
     assert heads.list_tables("raw") == ()
 
 
-def test_a_locked_catalog_is_transient(
+def test_locked_catalog_is_transient(
     catalog: SqlCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("trigger.heads.sql._BUSY_SECONDS", 0.05)
@@ -131,7 +129,7 @@ def test_file_that_is_not_a_catalog_is_invalid(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("catalog_properties", "message"),
     [
         ({"type": "sql", "uri": "sqlite://"}, "in memory"),
         ({"type": "sql", "uri": "sqlite:///:memory:"}, "in memory"),
@@ -140,19 +138,21 @@ def test_file_that_is_not_a_catalog_is_invalid(tmp_path: Path) -> None:
         ({"type": "rest", "uri": "http://host", "rest.sigv4-enabled": "true"}, "type: glue"),
     ],
 )
-def test_unsupported_sql_address_is_refused_when_opened(given: dict[str, str], words: str) -> None:
-    with pytest.raises(BadConfig, match=words):
-        open_head_source(given)
+def test_unsupported_sql_address_is_refused_when_opened(
+    catalog_properties: dict[str, str], message: str
+) -> None:
+    with pytest.raises(BadConfig, match=message):
+        open_head_source(catalog_properties)
 
 
-def test_the_type_follows_from_the_address(catalog: SqlCatalog, tmp_path: Path) -> None:
-    given = properties(tmp_path)
-    del given["type"]
-    assert open_head_source(given).list_tables("raw.shop")
+def test_type_is_derived_from_the_address(catalog: SqlCatalog, tmp_path: Path) -> None:
+    without_type = properties(tmp_path)
+    del without_type["type"]
+    assert open_head_source(without_type).list_tables("raw.shop")
 
 
 @pytest.mark.parametrize(
-    ("uri", "given"),
+    ("uri", "arguments"),
     [
         ("postgresql+psycopg2://u:p@h/c", {"connect_timeout": 5}),
         ("postgresql+psycopg://u:p@h/c", {"connect_timeout": 5}),
@@ -162,5 +162,5 @@ def test_the_type_follows_from_the_address(catalog: SqlCatalog, tmp_path: Path) 
         ("oracle+oracledb://u:p@h/c", {}),
     ],
 )
-def test_connect_timeout_is_short_unless_the_address_sets_it(uri: str, given: dict[str, int]) -> None:
-    assert connect_arguments(make_url(uri)) == given
+def test_connect_timeout_is_short_unless_the_address_sets_it(uri: str, arguments: dict[str, int]) -> None:
+    assert connect_arguments(make_url(uri)) == arguments

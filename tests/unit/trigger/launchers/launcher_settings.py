@@ -1,4 +1,4 @@
-"""Settings of the launchers for tests, and the job's arguments that go with them."""
+"""Settings of the launchers for tests, and the matching arguments of the job."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ def load(folder: Path, launcher: str) -> Settings:
 
 def for_emr(folder: Path, launcher: str = EMR) -> tuple[EmrServerlessLauncherSettings, JobArguments]:
     settings = load(folder, launcher)
-    given = settings.trigger.launcher
-    assert isinstance(given, EmrServerlessLauncherSettings)
-    return given, job_arguments(settings, ENVIRON, given.secrets, emr_request.PREFIX)
+    configured = settings.trigger.launcher
+    assert isinstance(configured, EmrServerlessLauncherSettings)
+    return configured, job_arguments(settings, ENVIRON, configured.secrets, emr_request.PLATFORM_PREFIX)
 
 
 def for_kubernetes(
     folder: Path, launcher: str = KUBERNETES
 ) -> tuple[KubernetesLauncherSettings, JobArguments]:
     settings = load(folder, launcher)
-    given = settings.trigger.launcher
-    assert isinstance(given, KubernetesLauncherSettings)
-    return given, job_arguments(settings, ENVIRON, given.secrets, spark_application.PREFIX)
+    configured = settings.trigger.launcher
+    assert isinstance(configured, KubernetesLauncherSettings)
+    return configured, job_arguments(settings, ENVIRON, configured.secrets, spark_application.PLATFORM_PREFIX)

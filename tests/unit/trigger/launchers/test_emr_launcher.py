@@ -1,4 +1,4 @@
-"""EMR Serverless: the suite on a fake that validates requests like AWS, and EMR's specifics."""
+"""EMR Serverless: the suite on a fake that validates requests like AWS, and tests specific to EMR."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from botocore.exceptions import NoCredentialsError
 
 from icemirror.config_file.packing import unpack_arguments
 from icemirror.errors import BadConfig, IcemirrorError, Invalid, Transient
-from icemirror.processes.run_request import RunRequest
 from icemirror.protocol.events import RunState
+from icemirror.protocol.run_request import RunRequest
 from spark_job.worker.run_arguments import read_arguments
 from tests.platforms.fake_emr import APPLICATION, FakeEmr
 from tests.unit.trigger.launchers.launcher_settings import EMR, ENVIRON, for_emr, load
@@ -23,8 +23,8 @@ from trigger.launchers.emr_serverless import EmrServerlessLauncher, open_emr_ser
 from trigger.wiring import open_launcher
 
 
-class OnEmr(RemotePlatform):
-    """An application, and triggers that know it."""
+class EmrPlatform(RemotePlatform):
+    """An application, and launchers that use it."""
 
     def __init__(self, folder: Path) -> None:
         self.now = 1_763_330_000.0
@@ -34,10 +34,10 @@ class OnEmr(RemotePlatform):
     def launcher(self) -> EmrServerlessLauncher:
         return EmrServerlessLauncher(self.emr, self.settings, self.job, lambda: self.now)
 
-    def begun(self) -> list[list[str]]:
+    def started(self) -> list[list[str]]:
         return [run.arguments for run in self.emr.runs.values()]
 
-    def begin(self, run_id: str) -> None:
+    def start(self, run_id: str) -> None:
         self.emr.runs[run_id].state = "RUNNING"
 
     def end(self, run_id: str) -> None:
@@ -47,10 +47,10 @@ class OnEmr(RemotePlatform):
         run = self.emr.runs[run_id]
         run.state = "CANCELLED" if run.state == "RUNNING" else "FAILED"
 
-    def wait_for(self, what: Callable[[], bool]) -> None:
-        assert what()
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        assert condition()
 
-    def lose_answer(self) -> None:
+    def lose_response(self) -> None:
         self.emr.faults.append("lost")
 
     def throttle(self) -> None:
@@ -64,25 +64,25 @@ class OnEmr(RemotePlatform):
 
 
 @pytest.fixture
-def platform(tmp_path: Path) -> OnEmr:
-    return OnEmr(tmp_path)
+def platform(tmp_path: Path) -> EmrPlatform:
+    return EmrPlatform(tmp_path)
 
 
 class TestEmrServerless(RemoteSuite):
-    """The suite."""
+    pass
 
 
-def test_states_of_runs_that_left_are_forgotten(platform: OnEmr) -> None:
+def test_states_of_runs_that_are_no_longer_polled_are_dropped(platform: EmrPlatform) -> None:
     launcher = platform.launcher()
     for gen in range(1, 21):
         run_id = launcher.launch(RunRequest(group="default", slot=0, gen=gen, config=REQUEST.config))
-        platform.begin(run_id)
+        platform.start(run_id)
         assert launcher.poll(run_id) is RunState.RUNNING
-        platform.now += 3600.0  # and it leaves its slot: it is never polled again
-    assert len(launcher._polled) == 1
+        platform.now += 3600.0  # the run leaves its slot and is not polled again
+    assert len(launcher._polls) == 1
 
 
-def test_missing_credentials_are_invalid(platform: OnEmr, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_credentials_are_invalid(platform: EmrPlatform, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(**_: object) -> None:
         raise NoCredentialsError
 
@@ -91,15 +91,15 @@ def test_missing_credentials_are_invalid(platform: OnEmr, monkeypatch: pytest.Mo
         platform.launcher().launch(NEXT)
 
 
-def only_request(platform: OnEmr) -> dict[str, Any]:
+def only_request(platform: EmrPlatform) -> dict[str, Any]:
     (run,) = platform.emr.runs.values()
     return run.request
 
 
-def test_request_contains_every_setting(platform: OnEmr) -> None:
+def test_request_contains_every_setting(platform: EmrPlatform) -> None:
     platform.launcher().launch(REQUEST)
     request = only_request(platform)
-    assert request["name"] == request["clientToken"] == platform.job.name(REQUEST.token)
+    assert request["name"] == request["clientToken"] == platform.job.run_name(REQUEST.token)
     assert len(request["clientToken"]) <= 64
     assert request["executionTimeoutMinutes"] == 360
     assert request["retryPolicy"] == {"maxAttempts": 1}
@@ -123,13 +123,13 @@ def test_request_contains_every_setting(platform: OnEmr) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "python"),
+    ("option", "python"),
     [("", "/opt/icemirror/venv/bin/python"), (", python: /opt/own/python", "/opt/own/python")],
 )
-def test_custom_image_gets_the_python_that_runs_the_job(given: str, python: str, tmp_path: Path) -> None:
+def test_custom_image_gets_the_python_that_runs_the_job(option: str, python: str, tmp_path: Path) -> None:
     """EMR's documentation of custom images requires all three; the image's environment is not enough."""
     in_image = EMR.replace("archives: ['s3://code/environment.tar.gz'], ", "").replace(
-        "'s3://code/icemirror_job.py'", f"'local:///opt/icemirror/icemirror_job.py'{given}"
+        "'s3://code/icemirror_job.py'", f"'local:///opt/icemirror/icemirror_job.py'{option}"
     )
     settings, job = for_emr(tmp_path, in_image)
     properties = spark_properties(settings, job)
@@ -141,41 +141,41 @@ def test_custom_image_gets_the_python_that_runs_the_job(given: str, python: str,
     }
 
 
-def test_a_job_retires_before_emr_ends_it(platform: OnEmr) -> None:
+def test_job_stops_before_the_timeout_of_emr(platform: EmrPlatform) -> None:
     platform.launcher().launch(REQUEST)
     (run,) = platform.emr.runs.values()
     limit = 60 * run.request["executionTimeoutMinutes"]
     assert 0.8 * limit < read_arguments(run.arguments, {}).stop_after_seconds < 0.95 * limit
 
 
-def test_no_secret_is_in_the_request_and_the_job_gets_it_from_its_environment(platform: OnEmr) -> None:
+def test_secrets_are_not_in_the_request_but_in_the_environment_of_the_job(platform: EmrPlatform) -> None:
     platform.launcher().launch(REQUEST)
     (run,) = platform.emr.runs.values()
-    launched = read_arguments(run.arguments, run.environ)
-    assert "t0ken" not in json.dumps(run.request) + unpack_arguments(launched.config)
-    settings = launched.settings({"CATALOG_TOKEN": "t0ken"})
+    arguments = read_arguments(run.arguments, run.environ)
+    assert "t0ken" not in json.dumps(run.request) + unpack_arguments(arguments.config)
+    settings = arguments.settings({"CATALOG_TOKEN": "t0ken"})
     assert settings.catalog_properties(None)["token"] == ENVIRON["CATALOG_TOKEN"]
     assert settings.catalog_properties(None)["warehouse"] == "s3://lake"
     assert settings.job.spark["spark.hadoop.fs.s3a.secret.key"] == "t0ken"
     with pytest.raises(BadConfig, match="CATALOG_TOKEN is not set"):
-        launched.settings({})
+        arguments.settings({})
 
 
-def test_the_job_calls_itself_what_emr_calls_it_else_by_its_name(platform: OnEmr) -> None:
+def test_run_id_of_a_job_is_the_one_of_emr_or_else_its_name(platform: EmrPlatform) -> None:
     run_id = platform.launcher().launch(REQUEST)
     (run,) = platform.emr.runs.values()
-    assert read_arguments(run.arguments, run.environ).holder.run_id == run_id
-    name = read_arguments(run.arguments, {}).holder.run_id
+    assert read_arguments(run.arguments, run.environ).worker_id.run_id == run_id
+    name = read_arguments(run.arguments, {}).worker_id.run_id
     assert name == run.request["name"]
-    platform.begin(run_id)
-    assert platform.poll(name) is RunState.RUNNING, "asked by its name"
+    platform.start(run_id)
+    assert platform.poll(name) is RunState.RUNNING, "polled by its name"
     platform.launcher().cancel(name)
     assert run.state == "CANCELLING"
     assert platform.poll(name) is platform.poll(run_id) is RunState.ENDED
 
 
 @pytest.mark.parametrize(
-    ("word", "state"),
+    ("emr_state", "state"),
     [
         ("SUBMITTED", RunState.QUEUED),
         ("PENDING", RunState.QUEUED),
@@ -189,13 +189,13 @@ def test_the_job_calls_itself_what_emr_calls_it_else_by_its_name(platform: OnEmr
         ("A_WORD_OF_NEXT_YEAR", RunState.UNKNOWN),
     ],
 )
-def test_every_state_of_emr_means_something(platform: OnEmr, word: str, state: RunState) -> None:
+def test_every_state_of_emr_is_mapped(platform: EmrPlatform, emr_state: str, state: RunState) -> None:
     run_id = platform.launcher().launch(REQUEST)
-    platform.emr.runs[run_id].state = word
+    platform.emr.runs[run_id].state = emr_state
     assert platform.poll(run_id) is state
 
 
-def test_emr_is_polled_at_most_every_ten_seconds(platform: OnEmr) -> None:
+def test_emr_is_polled_at_most_every_ten_seconds(platform: EmrPlatform) -> None:
     launcher = platform.launcher()
     run_id = launcher.launch(REQUEST)
     for _ in range(30):
@@ -207,7 +207,7 @@ def test_emr_is_polled_at_most_every_ten_seconds(platform: OnEmr) -> None:
     assert [launcher.poll(run_id), launcher.poll(run_id)] == [RunState.ENDED] * 2
 
 
-def test_a_run_is_found_among_many_but_not_among_those_of_last_week(platform: OnEmr) -> None:
+def test_run_is_found_among_many_but_not_among_those_of_last_week(platform: EmrPlatform) -> None:
     launcher = platform.launcher()
     run_id = launcher.launch(REQUEST)
     for gen in range(1, 140):
@@ -218,7 +218,7 @@ def test_a_run_is_found_among_many_but_not_among_those_of_last_week(platform: On
     assert launcher.find(REQUEST.token) is None
 
 
-def test_of_two_runs_of_a_forgotten_token_the_living_one_is_found(platform: OnEmr) -> None:
+def test_living_run_is_found_if_a_token_has_two_runs(platform: EmrPlatform) -> None:
     first = platform.launcher().launch(REQUEST)
     platform.emr.forgets = True
     second = platform.launcher().launch(REQUEST)
@@ -227,7 +227,7 @@ def test_of_two_runs_of_a_forgotten_token_the_living_one_is_found(platform: OnEm
     assert platform.launcher().find(REQUEST.token) == first
 
 
-def test_a_token_that_another_release_used_leads_to_its_run(platform: OnEmr, tmp_path: Path) -> None:
+def test_token_used_by_another_release_returns_its_run(platform: EmrPlatform, tmp_path: Path) -> None:
     run_id = platform.launcher().launch(REQUEST)
     newer, job = for_emr(tmp_path, EMR.replace("environment.tar.gz", "environment-2.tar.gz"))
     assert EmrServerlessLauncher(platform.emr, newer, job, lambda: platform.now).launch(REQUEST) == run_id
@@ -236,8 +236,8 @@ def test_a_token_that_another_release_used_leads_to_its_run(platform: OnEmr, tmp
 @pytest.mark.parametrize(
     ("state", "kind"), [("STOPPED", Transient), ("STOPPING", Transient), ("TERMINATED", Invalid)]
 )
-def test_an_application_that_is_stopped_may_be_started_again(
-    platform: OnEmr, state: str, kind: type[IcemirrorError]
+def test_launch_on_a_stopped_application_can_be_retried(
+    platform: EmrPlatform, state: str, kind: type[IcemirrorError]
 ) -> None:
     platform.emr.application = state
     with pytest.raises(kind, match=state):
@@ -246,13 +246,13 @@ def test_an_application_that_is_stopped_may_be_started_again(
     assert platform.launcher().launch(REQUEST)
 
 
-def test_an_application_that_does_not_exist_is_named(platform: OnEmr, tmp_path: Path) -> None:
+def test_missing_application_is_reported(platform: EmrPlatform, tmp_path: Path) -> None:
     settings, job = for_emr(tmp_path, EMR.replace(APPLICATION, "00fother"))
     with pytest.raises(Invalid, match="no EMR Serverless application 00fother"):
         EmrServerlessLauncher(platform.emr, settings, job).launch(REQUEST)
 
 
-def test_the_log_of_a_run_is_where_emr_puts_it(platform: OnEmr, tmp_path: Path) -> None:
+def test_log_location_is_the_path_of_emr(platform: EmrPlatform, tmp_path: Path) -> None:
     launcher = platform.launcher()
     run_id = launcher.launch(REQUEST)
     expected = f"s3://logs/applications/{APPLICATION}/jobs/{run_id}/SPARK_DRIVER/stderr.gz"
@@ -261,7 +261,7 @@ def test_the_log_of_a_run_is_where_emr_puts_it(platform: OnEmr, tmp_path: Path) 
     assert APPLICATION in EmrServerlessLauncher(platform.emr, settings, job).log_location(run_id)
 
 
-def test_disks_are_encrypted_with_the_key_of_the_settings(platform: OnEmr, tmp_path: Path) -> None:
+def test_disks_are_encrypted_with_the_configured_key(platform: EmrPlatform, tmp_path: Path) -> None:
     key = "arn:aws:kms:eu-west-1:123456789012:key/0000-1111"
     settings, job = for_emr(tmp_path, EMR.replace("tags:", f"disk_key_arn: '{key}', tags:"))
     EmrServerlessLauncher(platform.emr, settings, job).launch(REQUEST)
@@ -271,8 +271,8 @@ def test_disks_are_encrypted_with_the_key_of_the_settings(platform: OnEmr, tmp_p
         for_emr(tmp_path, EMR.replace("tags:", "disk_key_arn: 'alias/lake', tags:"))
 
 
-def test_logs_that_emr_keeps_are_encrypted_with_the_key_of_the_settings(
-    platform: OnEmr, tmp_path: Path
+def test_logs_kept_by_emr_are_encrypted_with_the_configured_key(
+    platform: EmrPlatform, tmp_path: Path
 ) -> None:
     key = "arn:aws:kms:eu-west-1:123456789012:key/0000-1111"
     settings, job = for_emr(tmp_path, EMR.replace("tags:", f"log_key_arn: '{key}', tags:"))
@@ -307,11 +307,11 @@ def test_unset_variable_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     for_emr(tmp_path)
     assert caplog.messages == []
     for_emr(tmp_path, EMR.replace("CATALOG_TOKEN: icemirror/catalog", "OTHER: x"))
-    assert "jobs need environment variables" in caplog.text
+    assert "job environment variables missing" in caplog.text
 
 
-def test_launching_the_next_run_is_not_hindered_by_the_last(platform: OnEmr) -> None:
+def test_ended_run_does_not_affect_the_next_one(platform: EmrPlatform) -> None:
     launcher = platform.launcher()
     platform.end(launcher.launch(REQUEST))
-    platform.begin(run_id := launcher.launch(NEXT))
+    platform.start(run_id := launcher.launch(NEXT))
     assert launcher.poll(run_id) is RunState.RUNNING

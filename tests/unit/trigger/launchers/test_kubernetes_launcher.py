@@ -1,4 +1,4 @@
-"""Kubernetes: the suite on a fake API server behind lightkube's own client, for both operators."""
+"""Kubernetes: the suite on a fake API server with the client of lightkube, for both operators."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from trigger.launchers.spark_application import merge_mappings, run_state, spark
 from trigger.wiring import open_launcher
 
 KUBEFLOW, APACHE = "sparkoperator.k8s.io/v1beta2", "spark.apache.org/v1"
-WORDS = {KUBEFLOW: ("RUNNING", "COMPLETED", "FAILED"), APACHE: ("RunningHealthy", "Succeeded", "Failed")}
+STATES = {KUBEFLOW: ("RUNNING", "COMPLETED", "FAILED"), APACHE: ("RunningHealthy", "Succeeded", "Failed")}
 
 
-class OnKubernetes(RemotePlatform):
-    """A namespace with a Spark operator, and triggers that know it."""
+class KubernetesPlatform(RemotePlatform):
+    """A namespace with a Spark operator, and launchers that use it."""
 
     def __init__(self, folder: Path, api_version: str = KUBEFLOW) -> None:
         self.now = 1_763_330_000.0
@@ -34,18 +34,18 @@ class OnKubernetes(RemotePlatform):
         self.settings, self.job = for_kubernetes(
             folder, KUBERNETES.replace("image:", f"api_version: {api_version}, image:")
         )
-        self.running, self.completed, self.failed = WORDS[api_version]
+        self.running, self.completed, self.failed = STATES[api_version]
 
     def launcher(self) -> KubernetesLauncher:
         group, _, version = self.api.api_version.partition("/")
         resource = create_namespaced_resource(group, version, "SparkApplication", "sparkapplications")
         return KubernetesLauncher(self.api.client(), resource, self.settings, self.job, lambda: self.now)
 
-    def begun(self) -> list[list[str]]:
+    def started(self) -> list[list[str]]:
         key = "driverArgs" if self.api.api_version == APACHE else "arguments"
         return [created["spec"][key] for created in self.api.created]
 
-    def begin(self, run_id: str) -> None:
+    def start(self, run_id: str) -> None:
         self.api.set_state(run_id, self.running)
 
     def end(self, run_id: str) -> None:
@@ -53,14 +53,14 @@ class OnKubernetes(RemotePlatform):
 
     def kill(self, run_id: str) -> None:
         if "status" in self.api.objects[run_id]:
-            del self.api.objects[run_id]  # by hand
+            del self.api.objects[run_id]  # by a user
         else:
             self.api.set_state(run_id, self.failed)
 
-    def wait_for(self, what: Callable[[], bool]) -> None:
-        assert what()
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        assert condition()
 
-    def lose_answer(self) -> None:
+    def lose_response(self) -> None:
         self.api.faults.append(Fault(0))
 
     def throttle(self) -> None:
@@ -74,23 +74,23 @@ class OnKubernetes(RemotePlatform):
 
 
 @pytest.fixture(params=[KUBEFLOW, APACHE])
-def platform(request: pytest.FixtureRequest, tmp_path: Path) -> OnKubernetes:
-    return OnKubernetes(tmp_path, request.param)
+def platform(request: pytest.FixtureRequest, tmp_path: Path) -> KubernetesPlatform:
+    return KubernetesPlatform(tmp_path, request.param)
 
 
 class TestKubernetes(RemoteSuite):
-    """The suite, with either operator."""
+    """The suite, with each operator."""
 
 
-def created(folder: Path, launcher: str = KUBERNETES) -> dict[str, Any]:
+def make_application(folder: Path, launcher: str = KUBERNETES) -> dict[str, Any]:
     return spark_application(*for_kubernetes(folder, launcher), REQUEST)
 
 
-def test_the_object_for_kubeflows_operator(tmp_path: Path) -> None:
-    given = created(tmp_path)
-    spec = given["spec"]
-    assert (given["apiVersion"], given["kind"]) == (KUBEFLOW, "SparkApplication")
-    assert given["metadata"]["namespace"] == NAMESPACE
+def test_application_for_the_operator_of_kubeflow(tmp_path: Path) -> None:
+    application = make_application(tmp_path)
+    spec = application["spec"]
+    assert (application["apiVersion"], application["kind"]) == (KUBEFLOW, "SparkApplication")
+    assert application["metadata"]["namespace"] == NAMESPACE
     assert spec["image"] == "registry.test/icemirror:1"
     assert spec["mainApplicationFile"] == "local:///opt/icemirror/icemirror_job.py"
     assert (spec["restartPolicy"], spec["timeToLiveSeconds"]) == ({"type": "Never"}, 86400)
@@ -105,10 +105,12 @@ def test_the_object_for_kubeflows_operator(tmp_path: Path) -> None:
     }
 
 
-def test_the_object_for_apaches_operator(tmp_path: Path) -> None:
-    given = created(tmp_path, KUBERNETES.replace("image:", f"api_version: {APACHE}, keep: 1h, image:"))
-    spec = given["spec"]
-    assert given["apiVersion"] == APACHE
+def test_application_for_the_operator_of_apache(tmp_path: Path) -> None:
+    application = make_application(
+        tmp_path, KUBERNETES.replace("image:", f"api_version: {APACHE}, keep: 1h, image:")
+    )
+    spec = application["spec"]
+    assert application["apiVersion"] == APACHE
     assert spec["pyFiles"] == "local:///opt/icemirror/icemirror_job.py"
     assert spec["driverArgs"][0] == "--request"
     assert spec["sparkConf"]["spark.kubernetes.container.image"] == "registry.test/icemirror:1"
@@ -118,24 +120,24 @@ def test_the_object_for_apaches_operator(tmp_path: Path) -> None:
     assert tolerations["ttlAfterStopMillis"] == 3_600_000
 
 
-def test_a_template_changes_what_it_names_and_cannot_change_who_the_run_is(tmp_path: Path) -> None:
+def test_template_overrides_settings_but_not_the_identity_of_the_run(tmp_path: Path) -> None:
     template = (
         "{metadata: {name: mine, labels: {team: lake}}, spec: {sparkVersion: 3.5.6, restartPolicy: {type: Always}, "
         "executor: {instances: 3, securityContext: null}, volumes: [{name: tmp, emptyDir: {}}]}}"
     )
-    plain = created(tmp_path)
-    given = created(tmp_path, KUBERNETES.replace("{spec: {driver: {cores: 2}}}", template))
-    assert given["metadata"]["name"] == plain["metadata"]["name"]
-    assert given["metadata"]["labels"] == {**plain["metadata"]["labels"], "team": "lake"}
-    assert given["spec"]["restartPolicy"] == {"type": "Never"}
-    assert given["spec"]["sparkVersion"] == "3.5.6"
-    assert given["spec"]["executor"]["instances"] == 3
-    assert "securityContext" not in given["spec"]["executor"]
-    assert given["spec"]["volumes"] == [{"name": "tmp", "emptyDir": {}}]
-    assert given["spec"]["arguments"] == plain["spec"]["arguments"]
+    plain = make_application(tmp_path)
+    changed = make_application(tmp_path, KUBERNETES.replace("{spec: {driver: {cores: 2}}}", template))
+    assert changed["metadata"]["name"] == plain["metadata"]["name"]
+    assert changed["metadata"]["labels"] == {**plain["metadata"]["labels"], "team": "lake"}
+    assert changed["spec"]["restartPolicy"] == {"type": "Never"}
+    assert changed["spec"]["sparkVersion"] == "3.5.6"
+    assert changed["spec"]["executor"]["instances"] == 3
+    assert "securityContext" not in changed["spec"]["executor"]
+    assert changed["spec"]["volumes"] == [{"name": "tmp", "emptyDir": {}}]
+    assert changed["spec"]["arguments"] == plain["spec"]["arguments"]
 
 
-def test_merging_joins_mappings_replaces_the_rest_and_leaves_its_arguments_alone() -> None:
+def test_merge_joins_mappings_replaces_other_values_and_does_not_change_its_arguments() -> None:
     base = {"a": {"b": 1, "c": [1, 2]}, "d": 1}
     over = {"a": {"c": [3], "e": {"f": None, "g": 2}}, "d": {"h": 1}, "i": None}
     assert merge_mappings(base, over) == {"a": {"b": 1, "c": [3], "e": {"g": 2}}, "d": {"h": 1}}
@@ -143,22 +145,22 @@ def test_merging_joins_mappings_replaces_the_rest_and_leaves_its_arguments_alone
     assert merge_mappings(base, {}) == base
 
 
-def test_no_secret_is_in_the_object_and_the_job_calls_itself_by_the_objects_name(
-    platform: OnKubernetes,
+def test_secrets_are_not_in_the_application_and_the_run_id_is_its_name(
+    platform: KubernetesPlatform,
 ) -> None:
     run_id = platform.launcher().launch(REQUEST)
-    (arguments,) = platform.begun()
-    launched = read_arguments(arguments, {})
-    assert launched.holder.run_id == run_id
-    assert "t0ken" not in json.dumps(platform.api.created) + unpack_arguments(launched.config)
+    (arguments,) = platform.started()
+    run_arguments = read_arguments(arguments, {})
+    assert run_arguments.worker_id.run_id == run_id
+    assert "t0ken" not in json.dumps(platform.api.created) + unpack_arguments(run_arguments.config)
     assert (
-        launched.settings({"CATALOG_TOKEN": "t0ken"}).catalog_properties(None)["token"]
+        run_arguments.settings({"CATALOG_TOKEN": "t0ken"}).catalog_properties(None)["token"]
         == ENVIRON["CATALOG_TOKEN"]
     )
 
 
 @pytest.mark.parametrize(
-    ("state", "words"),
+    ("state", "operator_states"),
     [
         (RunState.QUEUED, ["", "SUBMITTED", "PENDING_RERUN", "INVALIDATING", "RESUMING"]),
         (RunState.RUNNING, ["RUNNING"]),
@@ -166,15 +168,15 @@ def test_no_secret_is_in_the_object_and_the_job_calls_itself_by_the_objects_name
         (RunState.UNKNOWN, ["UNKNOWN", "A_WORD_OF_NEXT_YEAR"]),
     ],
 )
-def test_every_state_of_kubeflows_operator_means_something(state: RunState, words: list[str]) -> None:
-    for word in words:
-        found = {"apiVersion": KUBEFLOW, "status": {"applicationState": {"state": word}}}
+def test_every_state_of_kubeflows_operator_is_mapped(state: RunState, operator_states: list[str]) -> None:
+    for operator_state in operator_states:
+        found = {"apiVersion": KUBEFLOW, "status": {"applicationState": {"state": operator_state}}}
         assert run_state(found) is state
-    assert run_state({"apiVersion": KUBEFLOW}) is RunState.QUEUED, "no operator has seen it yet"
+    assert run_state({"apiVersion": KUBEFLOW}) is RunState.QUEUED, "no operator has processed it yet"
 
 
 @pytest.mark.parametrize(
-    ("state", "words"),
+    ("state", "operator_states"),
     [
         (RunState.QUEUED, ["Submitted", "ScheduledToRestart", "DriverRequested"]),
         (RunState.RUNNING, ["DriverStarted", "DriverReady", "RunningHealthy", "RunningWithPartialCapacity"]),
@@ -182,21 +184,24 @@ def test_every_state_of_kubeflows_operator_means_something(state: RunState, word
         (RunState.UNKNOWN, ["AWordOfNextYear"]),
     ],
 )
-def test_every_state_of_apaches_operator_means_something(state: RunState, words: list[str]) -> None:
-    for word in words:
-        found = {"apiVersion": APACHE, "status": {"currentState": {"currentStateSummary": word}}}
+def test_every_state_of_apaches_operator_is_mapped(state: RunState, operator_states: list[str]) -> None:
+    for operator_state in operator_states:
+        found = {
+            "apiVersion": APACHE,
+            "status": {"currentState": {"currentStateSummary": operator_state}},
+        }
         assert run_state(found) is state
     assert run_state({"apiVersion": APACHE, "status": {}}) is RunState.QUEUED
 
 
-def test_a_cluster_without_the_operator_is_named(platform: OnKubernetes) -> None:
+def test_missing_operator_is_reported(platform: KubernetesPlatform) -> None:
     platform.api.installed = False
     with pytest.raises(Invalid, match="install the Spark operator"):
         platform.launcher().launch(REQUEST)
 
 
 @pytest.mark.parametrize(
-    ("fault", "kind", "says"),
+    ("fault", "kind", "message"),
     [
         (Fault(422, "spec.driver.cores: must be at least 1"), Invalid, "must be at least 1.*template"),
         (Fault(403, "exceeded quota: jobs"), Transient, "exceeded quota"),
@@ -204,15 +209,15 @@ def test_a_cluster_without_the_operator_is_named(platform: OnKubernetes) -> None
         (Fault(500, "etcd is slow"), Transient, "etcd is slow"),
     ],
 )
-def test_rejected_object_says_what_to_do(
-    platform: OnKubernetes, fault: Fault, kind: type[Exception], says: str
+def test_error_of_a_refused_application_states_a_remedy(
+    platform: KubernetesPlatform, fault: Fault, kind: type[Exception], message: str
 ) -> None:
     platform.api.faults.append(fault)
-    with pytest.raises(kind, match=says):
+    with pytest.raises(kind, match=message):
         platform.launcher().launch(REQUEST)
 
 
-def test_the_log_of_a_run_is_a_command(platform: OnKubernetes) -> None:
+def test_log_location_is_a_command(platform: KubernetesPlatform) -> None:
     launcher = platform.launcher()
     run_id = launcher.launch(REQUEST)
     assert (
@@ -220,9 +225,7 @@ def test_the_log_of_a_run_is_a_command(platform: OnKubernetes) -> None:
     )
 
 
-def test_without_a_cluster_the_configuration_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_cluster_is_a_configuration_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "missing"))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)

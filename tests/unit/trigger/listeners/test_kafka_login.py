@@ -1,4 +1,4 @@
-"""The login of `serve` at brokers."""
+"""The login of `serve` to Kafka brokers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from icemirror.settings.trigger import KafkaSource
 from trigger.listeners.kafka_login import MskTokens, connection_arguments, msk_token
 
 
-def source(**given: object) -> KafkaSource:
-    return KafkaSource.model_validate({"bootstrap_servers": "a:1, b:2", "topics": ["t"], **given})
+def source(**options: object) -> KafkaSource:
+    return KafkaSource.model_validate({"bootstrap_servers": "a:1, b:2", "topics": ["t"], **options})
 
 
 @pytest.fixture
@@ -27,27 +27,31 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-def test_a_plain_connection_names_the_brokers() -> None:
+def test_plain_connection_has_only_the_brokers() -> None:
     assert connection_arguments(source(), Path()) == {
         "bootstrap_servers": ["a:1", "b:2"],
         "security_protocol": "PLAINTEXT",
     }
 
 
-def test_a_login_by_password() -> None:
+def test_password_login_sets_mechanism_and_tls() -> None:
     login = {"sasl_mechanism": "SCRAM-SHA-512", "username": "u", "password": "p"}
-    given = connection_arguments(source(security_protocol="SASL_SSL", **login), Path())
-    assert (given["sasl_mechanism"], given["sasl_plain_username"], given["sasl_plain_password"]) == (
+    arguments = connection_arguments(source(security_protocol="SASL_SSL", **login), Path())
+    assert (
+        arguments["sasl_mechanism"],
+        arguments["sasl_plain_username"],
+        arguments["sasl_plain_password"],
+    ) == (
         "SCRAM-SHA-512",
         "u",
         "p",
     )
-    context = given["ssl_context"]
+    context = arguments["ssl_context"]
     assert isinstance(context, ssl.SSLContext)
     assert (context.check_hostname, context.verify_mode) == (True, ssl.CERT_REQUIRED)
 
 
-def test_a_certificate_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_unreadable_certificate_is_reported(tmp_path: Path) -> None:
     with pytest.raises(BadConfig, match="certificate or key cannot be read"):
         connection_arguments(source(security_protocol="SSL", ca_file="none.pem"), tmp_path)
 
@@ -57,20 +61,22 @@ def test_msk_token_is_a_signed_request_without_the_secret() -> None:
     token = msk_token("eu-central-1")
     assert "=" not in token
     address = urlsplit(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode())
-    said = {name: values[0] for name, values in parse_qs(address.query).items()}
+    parameters = {name: values[0] for name, values in parse_qs(address.query).items()}
     assert (address.scheme, address.netloc) == ("https", "kafka.eu-central-1.amazonaws.com")
-    assert said["Action"] == "kafka-cluster:Connect"
-    assert (said["X-Amz-Algorithm"], said["X-Amz-Expires"]) == ("AWS4-HMAC-SHA256", "900")
-    assert said["X-Amz-Credential"].endswith("/eu-central-1/kafka-cluster/aws4_request")
-    assert said["X-Amz-Security-Token"] == "session"
-    assert {"X-Amz-Date", "X-Amz-Signature", "X-Amz-SignedHeaders", "User-Agent"} <= said.keys()
+    assert parameters["Action"] == "kafka-cluster:Connect"
+    assert (parameters["X-Amz-Algorithm"], parameters["X-Amz-Expires"]) == ("AWS4-HMAC-SHA256", "900")
+    assert parameters["X-Amz-Credential"].endswith("/eu-central-1/kafka-cluster/aws4_request")
+    assert parameters["X-Amz-Security-Token"] == "session"
+    assert {"X-Amz-Date", "X-Amz-Signature", "X-Amz-SignedHeaders", "User-Agent"} <= parameters.keys()
     assert "secret-key" not in address.query
 
 
 @pytest.mark.usefixtures("credentials")
 def test_msk_uses_the_region_of_the_environment() -> None:
-    given = connection_arguments(source(security_protocol="SASL_SSL", sasl_mechanism="AWS_MSK_IAM"), Path())
-    assert given["sasl_mechanism"] == "OAUTHBEARER"
-    provider = given["sasl_oauth_token_provider"]
+    arguments = connection_arguments(
+        source(security_protocol="SASL_SSL", sasl_mechanism="AWS_MSK_IAM"), Path()
+    )
+    assert arguments["sasl_mechanism"] == "OAUTHBEARER"
+    provider = arguments["sasl_oauth_token_provider"]
     assert isinstance(provider, MskTokens)
     assert provider._region == "eu-west-1"

@@ -8,8 +8,8 @@ from icemirror.telemetry.logs import get_log
 from trigger.service.repeated_failure import RepeatedFailure
 
 
-class Heard:
-    """A failure with a manual clock, and the log."""
+class LoggedFailure:
+    """A repeated failure with a manual clock, and its log."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         self.now = 0.0
@@ -25,27 +25,27 @@ class Heard:
 
 
 @pytest.fixture
-def heard(caplog: pytest.LogCaptureFixture) -> Heard:
+def logged(caplog: pytest.LogCaptureFixture) -> LoggedFailure:
     caplog.set_level("INFO")
-    return Heard(caplog)
+    return LoggedFailure(caplog)
 
 
-def test_same_failure_is_logged_at_growing_intervals(heard: Heard) -> None:
-    lines = [heard.fail("the disk is full") for _ in range(3 * 3600)]
-    told = [at for at, count in enumerate(lines) if count]
-    assert told == [0, 60, 180, 420, 900, 1860, 3780, 7380]
+def test_same_failure_is_logged_at_growing_intervals(logged: LoggedFailure) -> None:
+    lines = [logged.fail("the disk is full") for _ in range(3 * 3600)]
+    logged_at = [second for second, count in enumerate(lines) if count]
+    assert logged_at == [0, 60, 180, 420, 900, 1860, 3780, 7380]
 
 
-def test_new_reason_is_logged_at_once(heard: Heard) -> None:
+def test_new_reason_is_logged_at_once(logged: LoggedFailure) -> None:
     reasons = ["full", "full", "locked", "locked", "full"]
-    assert [heard.fail(reason) for reason in reasons] == [1, 0, 1, 0, 1]
+    assert [logged.fail(reason) for reason in reasons] == [1, 0, 1, 0, 1]
 
 
-def test_recovery_is_logged_and_resets_the_interval(heard: Heard) -> None:
-    heard.fail("full")
-    heard.fail("full")
-    heard.failure.record_success()
-    assert heard.caplog.messages[-1] == "recovered"
-    heard.failure.record_success()
-    assert len(heard.caplog.messages) == 2
-    assert heard.fail("full") == 1
+def test_recovery_is_logged_and_resets_the_interval(logged: LoggedFailure) -> None:
+    logged.fail("full")
+    logged.fail("full")
+    logged.failure.record_success()
+    assert logged.caplog.messages[-1] == "recovered"
+    logged.failure.record_success()
+    assert len(logged.caplog.messages) == 2
+    assert logged.fail("full") == 1

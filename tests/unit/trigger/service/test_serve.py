@@ -11,21 +11,21 @@ import pytest
 from icemirror.errors import BadConfig, Transient
 from icemirror.protocol.events import Completed, Leave, Pick, RunState, Started
 from icemirror.protocol.rows import SlotState
-from tests.unit.trigger.dispatch.test_fleet import ORDERS
+from tests.unit.trigger.dispatch.test_dispatcher import ORDERS
 from tests.unit.trigger.fakes import DISCOVER, FakeHeads
 from tests.unit.trigger.scene import BY_NAME, HEAD, Scene
-from trigger.dispatch.ingest import Ingest
+from trigger.dispatch.ingest import EventIngest
 from trigger.listeners.listener import EventSink
-from trigger.service.health import Health
+from trigger.service.health import ROUNDS, Health
 from trigger.service.rounds import RoundLoop
-from trigger.service.serve import ROUNDS, Service, WakeSignal
+from trigger.service.service import Service, WakeSignal
 from trigger.status.run_reporter import RunReporter
-from trigger.tables import registry as module
+from trigger.tables import registry
 
 
 def rounds_of(scene: Scene) -> RoundLoop:
     reporter = RunReporter(scene.store, scene.metrics, "")
-    return RoundLoop(scene.fleet, reporter, sweep_seconds=3600.0, clock=lambda: scene.now)
+    return RoundLoop(scene.dispatcher, reporter, sweep_seconds=3600.0, clock=lambda: scene.now)
 
 
 def finish(scene: Scene) -> None:
@@ -66,18 +66,18 @@ class TestRounds:
         scene.now += 2.0
         rounds.run_once()
         hung: list[str] = []
-        real = scene.launcher.poll
+        poll = scene.launcher.poll
 
-        def slow(run_id: str) -> RunState:
-            hung.extend(health.hanging())
+        def poll_slowly(run_id: str) -> RunState:
+            hung.extend(health.hanging_components())
             scene.now += 70.0
-            return real(run_id)
+            return poll(run_id)
 
-        scene.launcher.poll = slow  # type: ignore[method-assign]
+        scene.launcher.poll = poll_slowly  # type: ignore[method-assign]
         scene.now += 5.0
         rounds.run_once()
-        assert (hung, health.hanging()) == ([], [])
-        assert health.unready() == "rounds: away", "a heartbeat does not mean that it works"
+        assert (hung, health.hanging_components()) == ([], [])
+        assert health.describe_unready() == "rounds: away", "a heartbeat does not make it ready"
 
     def test_sweep_finds_a_commit_whose_event_was_lost(self, scene: Scene) -> None:
         rounds = rounds_of(scene)
@@ -99,7 +99,7 @@ class TestRounds:
         assert rounds.run_once() is not None
         scene.catalogs[None].error = None
         scene.now += 30.0
-        for catalog in scene.fleet.registry._poller._states.values():
+        for catalog in scene.dispatcher.registry._poller._states.values():
             catalog.not_before = 0.0
         rounds.run_once()
         assert scene.table().noticed_head == HEAD
@@ -121,11 +121,11 @@ class TestRounds:
     ) -> None:
         rounds = rounds_of(scene)
 
-        def silent(_: object) -> None:
+        def fail(_: object) -> None:
             raise Transient("locked")
 
         with monkeypatch.context() as patch:
-            patch.setattr(type(scene.store), "load", silent_of(silent))
+            patch.setattr(type(scene.store), "load", load_with(fail))
             assert rounds.run_once() is None
             assert rounds.pause_seconds(None) == 5.0
             assert rounds.problem == "locked"
@@ -136,7 +136,7 @@ class TestRounds:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         catalog = FakeHeads()
-        monkeypatch.setattr(module, "open_head_source", lambda properties, name: catalog)
+        monkeypatch.setattr(registry, "open_head_source", lambda properties, name: catalog)
         scene = Scene(tmp_path, DISCOVER)
         rounds = rounds_of(scene)
         rounds.run_once()
@@ -147,12 +147,12 @@ class TestRounds:
         scene.close()
 
 
-def silent_of(raises: Any) -> Any:
-    return lambda store, reads: raises(reads)
+def load_with(fail: Any) -> Any:
+    return lambda store, reads: fail(reads)
 
 
-class OneEvent:
-    """A listener that receives one event, then waits for the stop and records it."""
+class SingleEventListener:
+    """Receives one event, then waits for the stop and records it."""
 
     name = "one-event"
 
@@ -166,51 +166,51 @@ class OneEvent:
         self.ended = True
 
 
-class Broken:
+class FailingListener:
     name = "broken"
 
     async def run(self, stop: asyncio.Event) -> None:
         raise BadConfig("no such topic")
 
 
-class House:
+class ServiceHarness:
     """A service on the running loop."""
 
     def __init__(self, scene: Scene) -> None:
         self.wake_signal = WakeSignal(asyncio.get_running_loop())
         self.health = Health((ROUNDS, "one-event"), 120.0, clock=lambda: scene.now)
         self.sink = EventSink(scene.ingest, self.wake_signal.send, self.health.record_heartbeat)
-        self.listener = OneEvent(self.sink)
+        self.listener = SingleEventListener(self.sink)
         self.rounds = rounds_of(scene)
 
-    def service(self, ingest: Ingest, *more: Any) -> Service:
+    def service(self, ingest: EventIngest, *more: Any) -> Service:
         return Service(ingest, self.rounds, [self.listener, *more], self.health, self.wake_signal)
 
 
-def test_failed_part_ends_the_service_with_its_error(scene: Scene) -> None:
-    async def live() -> None:
-        house = House(scene)
+def test_failed_listener_ends_the_service_with_its_error(scene: Scene) -> None:
+    async def run_service() -> None:
+        harness = ServiceHarness(scene)
         with pytest.raises(BadConfig, match="no such topic"):
-            await asyncio.wait_for(house.service(scene.ingest, Broken()).run(asyncio.Event()), 10)
-        assert house.listener.ended, "the other parts shut down cleanly"
+            await asyncio.wait_for(harness.service(scene.ingest, FailingListener()).run(asyncio.Event()), 10)
+        assert harness.listener.ended, "the other listeners shut down cleanly"
 
-    asyncio.run(live())
+    asyncio.run(run_service())
 
 
-def test_health_is_about_hanging_and_readiness_about_work() -> None:
+def test_hanging_and_readiness_are_reported_separately() -> None:
     now = 0.0
     health = Health(("kafka", ROUNDS), 120.0, clock=lambda: now)
-    assert (health.hanging(), bool(health.unready())) == ([], True)
+    assert (health.hanging_components(), bool(health.describe_unready())) == ([], True)
     health.record_heartbeat("kafka", True)
     health.record_heartbeat(ROUNDS, True)
-    assert not health.unready()
+    assert not health.describe_unready()
     health.record_heartbeat("kafka", False)
-    assert (health.hanging(), bool(health.unready())) == ([], True)
+    assert (health.hanging_components(), bool(health.describe_unready())) == ([], True)
     health.record_heartbeat("kafka", False, "no broker answers")
-    assert health.unready() == "kafka: no broker answers"
+    assert health.describe_unready() == "kafka: no broker answers"
     health.record_heartbeat("kafka", True)
-    assert health.unready() == ""
+    assert health.describe_unready() == ""
     now = 121.0
     health.record_heartbeat(ROUNDS, True)
-    assert (health.hanging(), bool(health.unready())) == (["kafka"], True)
-    assert health.unready() == "kafka: hangs"
+    assert (health.hanging_components(), bool(health.describe_unready())) == (["kafka"], True)
+    assert health.describe_unready() == "kafka: hangs"

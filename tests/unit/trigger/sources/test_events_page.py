@@ -1,4 +1,4 @@
-"""What docs/events.md describes is what the code does."""
+"""docs/how-to/events.md and docs/reference/telemetry.md match the code."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ PAGE = (Path(__file__).parents[4] / "docs" / "how-to" / "events.md").read_text()
 TELEMETRY = (Path(__file__).parents[4] / "docs" / "reference" / "telemetry.md").read_text()
 
 
-def test_the_plain_forms_are_understood() -> None:
+def test_documented_json_forms_are_parsed() -> None:
     (block,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
     for line in block.splitlines():
         assert parse_hints(json.dumps(json.loads(line)).encode())
 
 
-def test_every_reason_is_explained() -> None:
+def test_every_refusal_reason_is_documented() -> None:
     assert all(f"`{reason}`" in TELEMETRY for reason in RefusalReason)

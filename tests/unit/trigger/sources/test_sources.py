@@ -1,4 +1,4 @@
-"""Every recorded event gives the expected hints; nothing else gives any."""
+"""Every recorded event gives the expected hints; other events are refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from trigger.sources.event_json import MAX_EVENT_BYTES, MAX_EVENT_DEPTH, parse_body
 from trigger.sources.hints import Hint, LocationHint, NameHint, RunHint
-from trigger.sources.kafka_records import decode_kafka_record
+from trigger.sources.kafka_records import decode_cloud_event
 from trigger.sources.object_location import ObjectLocation, parse_location
 from trigger.sources.parse_hints import parse_hints
 from trigger.sources.refusal import EventRefused, RefusalReason
@@ -72,39 +72,41 @@ def event(name: str) -> bytes:
     if set(record) != {"headers", "value"}:
         return body
     headers = {key: text.encode() for key, text in record["headers"].items()}
-    return decode_kafka_record(headers, json.dumps(record["value"]).encode())
+    return decode_cloud_event(headers, json.dumps(record["value"]).encode())
 
 
 def refusal(body: bytes) -> RefusalReason:
     with pytest.raises(EventRefused) as caught:
         parse_hints(body)
-    return caught.value.reason
+    return caught.value.refusal.reason
 
 
 def s3_event(key: str, bucket: str = "lake") -> bytes:
-    told = {"bucket": {"name": bucket}, "object": {"key": key}}
-    return json.dumps({"Records": [{"eventName": "ObjectCreated:Put", "s3": told}]}).encode()
+    record = {"bucket": {"name": bucket}, "object": {"key": key}}
+    return json.dumps({"Records": [{"eventName": "ObjectCreated:Put", "s3": record}]}).encode()
 
 
-def test_every_recorded_event_has_its_expectation() -> None:
+def test_every_recorded_event_has_an_expected_result() -> None:
     assert {file.stem for file in EVENTS.glob("*.json")} == set(EXPECTED)
 
 
 @pytest.mark.parametrize("name", sorted(EXPECTED))
-def test_a_recorded_event_gives_its_hints(name: str) -> None:
+def test_recorded_event_gives_its_hints(name: str) -> None:
     assert parse_hints(event(name)) == EXPECTED[name]
 
 
 def test_eventbridge_key_is_read_raw_and_decoded() -> None:
     detail = {"bucket": {"name": "lake"}, "object": {"key": "a%2Fmetadata/1+.metadata.json"}}
-    told = {"source": "aws.s3", "detail-type": "Object Created", "detail": detail}
+    created = {"source": "aws.s3", "detail-type": "Object Created", "detail": detail}
     keys = [
-        hint.location.key for hint in parse_hints(json.dumps(told).encode()) if isinstance(hint, LocationHint)
+        hint.location.key
+        for hint in parse_hints(json.dumps(created).encode())
+        if isinstance(hint, LocationHint)
     ]
     assert keys == ["a%2Fmetadata/1+.metadata.json", "a/metadata/1 .metadata.json"]
 
 
-def test_a_key_is_decoded_once() -> None:
+def test_key_is_decoded_once() -> None:
     (hint,) = parse_hints(s3_event("a/%252e%252e/b.metadata.json"))
     assert hint == LocationHint(ObjectLocation("s3", "lake", "a/%2e%2e/b.metadata.json"))
 
@@ -122,17 +124,17 @@ def test_a_key_is_decoded_once() -> None:
         f"{'a' * 1100}.metadata.json",
     ],
 )
-def test_a_key_that_may_mean_another_one_is_refused(key: str) -> None:
+def test_ambiguous_key_is_refused(key: str) -> None:
     assert refusal(s3_event(key)) is RefusalReason.UNSAFE_KEY
 
 
-def test_a_body_is_bounded_before_it_is_read() -> None:
+def test_size_of_a_body_is_checked_before_parsing() -> None:
     padding = b" " * (MAX_EVENT_BYTES - len(b'{"table":"a.b"}'))
     assert parse_hints(b'{"table":"a.b"}' + padding)
     assert refusal(b'{"table":"a.b"}' + padding + b" ") is RefusalReason.TOO_LARGE
 
 
-def test_a_body_is_not_nested_without_end() -> None:
+def test_depth_of_a_body_is_limited() -> None:
     def nested(depth: int) -> bytes:
         return b'{"table":"a.b","x":' + b"[" * (depth - 1) + b"]" * (depth - 1) + b"}"
 
@@ -141,11 +143,11 @@ def test_a_body_is_not_nested_without_end() -> None:
     assert refusal(b"[" * MAX_EVENT_BYTES) is RefusalReason.TOO_DEEP
 
 
-def test_brackets_inside_of_strings_are_no_depth() -> None:
+def test_brackets_in_strings_do_not_count_as_depth() -> None:
     assert parse_body(json.dumps({"table": "[" * 100 + '"{\\"' * 30}).encode())
 
 
-def test_depth_of_unterminated_text_is_found_in_linear_time() -> None:
+def test_depth_of_an_unterminated_string_is_computed_in_linear_time() -> None:
     assert refusal(b'{"a":"' + b'\\"' * 32_000) is RefusalReason.MALFORMED
 
 
@@ -163,7 +165,7 @@ def test_depth_of_unterminated_text_is_found_in_linear_time() -> None:
         b'{"table":"a.b"',
     ],
 )
-def test_what_is_no_json_object_is_malformed(body: bytes) -> None:
+def test_body_that_is_not_a_json_object_is_malformed(body: bytes) -> None:
     assert refusal(body) is RefusalReason.MALFORMED
 
 
@@ -212,7 +214,7 @@ def test_what_is_no_json_object_is_malformed(body: bytes) -> None:
     ],
     ids=str,
 )
-def test_an_event_that_is_not_as_its_source_writes_it_is_malformed(document: object) -> None:
+def test_event_that_differs_from_the_form_of_its_source_is_malformed(document: object) -> None:
     assert refusal(json.dumps(document).encode()) is RefusalReason.MALFORMED
 
 
@@ -220,7 +222,7 @@ def test_an_event_that_is_not_as_its_source_writes_it_is_malformed(document: obj
     "document",
     [{}, {"hello": 1}, {"source": "aws.ec2", "detail-type": "x"}, {"specversion": "1.0", "data": 1}],
 )
-def test_an_event_of_no_known_kind_is_refused(document: object) -> None:
+def test_event_of_an_unknown_kind_is_refused(document: object) -> None:
     assert refusal(json.dumps(document).encode()) is RefusalReason.UNKNOWN_KIND
 
 
@@ -231,8 +233,8 @@ def test_refusal_does_not_quote_the_event() -> None:
         assert "secret" not in str(caught.value)
 
 
-def test_nothing_is_kept_of_an_event_that_was_refused() -> None:
-    def taken(body: bytes) -> weakref.ref[EventRefused]:
+def test_refused_event_is_not_kept_in_memory() -> None:
+    def refusal_of(body: bytes) -> weakref.ref[EventRefused]:
         try:
             parse_hints(body)
         except EventRefused as refused:
@@ -245,14 +247,15 @@ def test_nothing_is_kept_of_an_event_that_was_refused() -> None:
         b"{}",
         b"[",
     ]
-    refused = [taken(body) for body in bodies]
+    refused = [refusal_of(body) for body in bodies]
     gc.collect()
     assert [ref() for ref in refused] == [None] * len(bodies)
 
 
-def test_addresses_of_one_store_are_one_place() -> None:
-    place = ObjectLocation("s3", "lake", "a/b.metadata.json")
-    assert {parse_location(f"{scheme}://lake/a/b.metadata.json") for scheme in ("s3", "s3a", "S3")} == {place}
+def test_equivalent_addresses_are_the_same_location() -> None:
+    location = ObjectLocation("s3", "lake", "a/b.metadata.json")
+    found = {parse_location(f"{scheme}://lake/a/b.metadata.json") for scheme in ("s3", "s3a", "S3")}
+    assert found == {location}
     assert (
         parse_location("/data/t/m.json")
         == parse_location("file:///data/t/m.json")

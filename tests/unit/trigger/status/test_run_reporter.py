@@ -12,10 +12,10 @@ import pytest
 from icemirror.protocol.rows import Rows, TableRow
 from icemirror.result import ErrorResult, SliceResult, TableResult
 from icemirror.stores.sqlite import SqliteStore
-from icemirror.stores.store import RunResult
-from icemirror.telemetry import names
+from icemirror.stores.store import TurnResult
+from icemirror.telemetry import metric_names
+from icemirror.telemetry.metric_names import Metric
 from icemirror.telemetry.metrics import NoMetrics
-from icemirror.telemetry.names import Metric
 from tests.unit.icemirror.protocol.samples import INVALID, TRANSIENT, rows
 from trigger.status.run_reporter import RunReporter
 
@@ -34,7 +34,7 @@ def logged(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     return caplog
 
 
-def part(events: int) -> SliceResult:
+def slice_result(events: int) -> SliceResult:
     counts = dict.fromkeys(("data_files", "delete_files", "data_bytes", "delete_bytes", "index_bytes"), 0)
     return SliceResult(
         snapshot_id=1,
@@ -50,7 +50,7 @@ def part(events: int) -> SliceResult:
     )
 
 
-def ended(error: ErrorResult | None = None, *slices: SliceResult) -> RunResult:
+def run_result(error: ErrorResult | None = None, *slices: SliceResult) -> TurnResult:
     result = TableResult(
         table=TABLE,
         outcome="failed" if error else "merged",
@@ -59,22 +59,22 @@ def ended(error: ErrorResult | None = None, *slices: SliceResult) -> RunResult:
         seconds=0.7,
         error=error,
     )
-    return RunResult("run-7", 1.0, result)
+    return TurnResult("run-7", 1.0, result)
 
 
 def lines(logged: pytest.LogCaptureFixture) -> list[tuple[str, str, dict[str, Any]]]:
-    return [(one.levelname, one.getMessage(), vars(one)["fields"]) for one in logged.records]
+    return [(record.levelname, record.getMessage(), vars(record)["fields"]) for record in logged.records]
 
 
-def report(reporting: RunReporter, found: Rows, rounds: int = 3) -> None:
+def report(reporter: RunReporter, found: Rows, rounds: int = 3) -> None:
     for _ in range(rounds):
-        reporting.report(found)
+        reporter.report(found)
 
 
-def test_a_turn_that_ended_well_is_logged_once(store: SqliteStore, logged: pytest.LogCaptureFixture) -> None:
-    reporting = RunReporter(store, NoMetrics(), store.last_cursor())
-    store.record_result(ended(None, part(20), part(5)))
-    report(reporting, rows())
+def test_successful_turn_is_logged_once(store: SqliteStore, logged: pytest.LogCaptureFixture) -> None:
+    reporter = RunReporter(store, NoMetrics(), store.last_cursor())
+    store.record_result(run_result(None, slice_result(20), slice_result(5)))
+    report(reporter, rows())
     ((level, event, fields),) = lines(logged)
     assert (level, event) == ("INFO", "turn ended")
     assert fields == {
@@ -93,13 +93,13 @@ def test_a_turn_that_ended_well_is_logged_once(store: SqliteStore, logged: pytes
 @pytest.mark.parametrize(
     ("error", "advice"), [(TRANSIENT, "retried automatically"), (INVALID, "icemirror resume")]
 )
-def test_every_failure_is_logged_once_with_its_reason_and_what_to_do(
+def test_every_failure_is_logged_once_with_reason_and_remedy(
     store: SqliteStore, logged: pytest.LogCaptureFixture, error: ErrorResult, advice: str
 ) -> None:
-    reporting = RunReporter(store, NoMetrics(), store.last_cursor())
+    reporter = RunReporter(store, NoMetrics(), store.last_cursor())
     for _ in range(2):
-        store.record_result(ended(error, part(5)))
-        report(reporting, rows())
+        store.record_result(run_result(error, slice_result(5)))
+        report(reporter, rows())
     assert [line[:2] for line in lines(logged)] == [("WARNING", "turn failed")] * 2
     fields = lines(logged)[0][2]
     assert (fields["table"], fields["run"], fields["events"]) == (TABLE, "run-7", 5)
@@ -108,13 +108,13 @@ def test_every_failure_is_logged_once_with_its_reason_and_what_to_do(
 
 
 @pytest.mark.parametrize(("error", "advice"), [(TRANSIENT, "retried after"), (INVALID, "fix the cause")])
-def test_every_quarantine_is_logged_once_with_its_reason_and_what_to_do(
+def test_every_quarantine_is_logged_once_with_reason_and_remedy(
     store: SqliteStore, logged: pytest.LogCaptureFixture, error: ErrorResult, advice: str
 ) -> None:
-    reporting = RunReporter(store, NoMetrics(), store.last_cursor())
-    aside = rows(TableRow(TABLE, dirty=1, failures=3, quarantined=True, error=error))
-    for found in (aside, rows(TableRow(TABLE, dirty=2)), aside):
-        report(reporting, found)
+    reporter = RunReporter(store, NoMetrics(), store.last_cursor())
+    quarantined = rows(TableRow(TABLE, dirty=1, failures=3, quarantined=True, error=error))
+    for found in (quarantined, rows(TableRow(TABLE, dirty=2)), quarantined):
+        report(reporter, found)
     assert [line[:2] for line in lines(logged)] == [("ERROR", "table quarantined")] * 2
     fields = lines(logged)[0][2]
     assert (fields["table"], fields["failures"]) == (TABLE, 3)
@@ -126,14 +126,14 @@ def test_every_quarantine_is_logged_once_with_its_reason_and_what_to_do(
 def test_table_quarantined_before_the_start_is_reported(
     store: SqliteStore, logged: pytest.LogCaptureFixture
 ) -> None:
-    store.record_result(ended(INVALID))
-    reporting = RunReporter(store, NoMetrics(), store.last_cursor())
-    report(reporting, rows(TableRow(TABLE, quarantined=True, error=INVALID)))
+    store.record_result(run_result(INVALID))
+    reporter = RunReporter(store, NoMetrics(), store.last_cursor())
+    report(reporter, rows(TableRow(TABLE, quarantined=True, error=INVALID)))
     assert [line[1] for line in lines(logged)] == ["table quarantined"]
 
 
 class Gauges(NoMetrics):
-    """The last value of each gauge, and how often each counter counted."""
+    """Records the last value of each gauge and the names of counted metrics."""
 
     def __init__(self) -> None:
         self.values: dict[tuple[str, str], float] = {}
@@ -146,32 +146,32 @@ class Gauges(NoMetrics):
         self.counted.append(metric.name)
 
 
-def test_table_that_is_not_configured_is_not_reported_until_it_is_again(
+def test_unconfigured_table_is_not_reported_until_it_is_configured_again(
     store: SqliteStore, logged: pytest.LogCaptureFixture
 ) -> None:
     gauges, known = Gauges(), {TABLE, "shop.items"}
-    reporting = RunReporter(store, gauges, "", known=lambda: frozenset(known))
-    late: dict[str, Any] = {
+    reporter = RunReporter(store, gauges, "", configured_tables=lambda: frozenset(known))
+    fields: dict[str, Any] = {
         "dirty": 1,
         "first_dirty_at": 1.0,
         "failures": 3,
         "quarantined": True,
         "error": INVALID,
     }
-    found = rows(TableRow(TABLE, **late), TableRow("shop.items", dirty=1, covered=1))
-    lag = (names.LAG_SECONDS.name, TABLE)
+    found = rows(TableRow(TABLE, **fields), TableRow("shop.items", dirty=1, covered=1))
+    lag = (metric_names.LAG_SECONDS.name, TABLE)
 
     known.remove(TABLE)
-    report(reporting, found)
+    report(reporter, found)
     assert (lines(logged), gauges.counted, lag in gauges.values) == ([], [], False)
 
     known.add(TABLE)
-    report(reporting, found)
+    report(reporter, found)
     assert [line[1] for line in lines(logged)] == ["table quarantined"]
     assert gauges.values[lag] > 0
 
     known.remove(TABLE)
-    report(reporting, found)
+    report(reporter, found)
     assert gauges.values[lag] == 0
-    assert gauges.values[names.LAG_SNAPSHOTS.name, TABLE] == 0
+    assert gauges.values[metric_names.LAG_SNAPSHOTS.name, TABLE] == 0
     assert [line[1] for line in lines(logged)] == ["table quarantined"]

@@ -1,4 +1,4 @@
-"""When `watch --until-idle` ends, and with which exit code."""
+"""The end of `watch --until-idle`, and its exit code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CURRENT = TableRow("t", dirty=2, covered=2)
 
 
 @pytest.mark.parametrize(
-    ("row", "sight", "expected"),
+    ("row", "observation", "expected"),
     [
         (None, HeadObservation(head_seen=False, gave_up=False), TableProgress.BEHIND),
         (None, HeadObservation(head_seen=False, gave_up=True), TableProgress.GAVE_UP),
@@ -48,19 +48,21 @@ CURRENT = TableRow("t", dirty=2, covered=2)
         ),
     ],
 )
-def test_progress_of_a_table(row: TableRow | None, sight: HeadObservation, expected: TableProgress) -> None:
-    assert table_progress(row, sight) is expected
+def test_progress_of_a_table(
+    row: TableRow | None, observation: HeadObservation, expected: TableProgress
+) -> None:
+    assert table_progress(row, observation) is expected
 
 
-def test_group_whose_workers_never_start_gives_up_alone() -> None:
-    lost = SlotRow(SlotId("default", 0), quarantined=True)
-    given = rows(dirty("a"), dirty("b", group="heavy"), lost)
+def test_group_whose_workers_never_start_gives_up() -> None:
+    quarantined = SlotRow(SlotId("default", 0), quarantined=True)
+    stored = rows(dirty("a"), dirty("b", group="heavy"), quarantined)
     observations = {"a": SEEN, "b": SEEN}
-    assert progress_by_table(given, observations, 1) == {
+    assert progress_by_table(stored, observations, 1) == {
         "a": TableProgress.GAVE_UP,
         "b": TableProgress.BEHIND,
     }
-    assert progress_by_table(given, observations, 2)["a"] is TableProgress.BEHIND
+    assert progress_by_table(stored, observations, 2)["a"] is TableProgress.BEHIND
 
 
 @pytest.mark.parametrize(
@@ -77,17 +79,17 @@ def test_group_whose_workers_never_start_gives_up_alone() -> None:
         ([], Exit.DONE),
     ],
 )
-def test_the_exit_code_is_the_worst_once_nothing_is_left_to_wait_for(
+def test_exit_code_is_the_worst_once_no_table_is_behind(
     found: list[TableProgress], code: Exit | None
 ) -> None:
-    assert until_idle_code({str(number): one for number, one in enumerate(found)}) is code
+    assert until_idle_code({str(number): progress for number, progress in enumerate(found)}) is code
 
 
-def test_a_table_without_a_row_is_behind() -> None:
+def test_table_without_a_row_is_behind() -> None:
     assert progress_by_table(Rows({}, {}), {"a": SEEN}, 1) == {"a": TableProgress.BEHIND}
 
 
-def test_the_word_of_earlier_releases_for_blocked_is_accepted() -> None:
+def test_state_name_of_earlier_releases_is_accepted() -> None:
     assert TableProgress("needs-person") is TableProgress.BLOCKED
     assert str(TableProgress.BLOCKED) == "blocked"
     with pytest.raises(ValueError, match="needs-nobody"):

@@ -48,28 +48,28 @@ def test_different_values_have_different_cells(kind: pa.DataType, values: list[A
     assert len(set(_cells(values, kind))) == len(values)
 
 
-def test_every_nan_is_the_same_nan() -> None:
-    quiet, other = (struct.pack("<Q", bits) for bits in (0x7FF8000000000000, 0xFFF8000000000123))
-    nans = np.frombuffer(quiet + other, np.float64)
+def test_all_nans_have_the_same_cell() -> None:
+    quiet, negative = (struct.pack("<Q", bits) for bits in (0x7FF8000000000000, 0xFFF8000000000123))
+    nans = np.frombuffer(quiet + negative, np.float64)
     first, second = render_cells(pa.array(nans, from_pandas=False), pa.float64()).to_pylist()
     assert first == second
 
 
-def test_the_way_a_reader_holds_a_value_does_not_matter() -> None:
+def test_rows_do_not_depend_on_the_arrow_type_of_the_reader() -> None:
     plain = pa.table(
         {"s": ["x", None], "l": [["a"], None], "t": pa.array([1, 2], pa.timestamp("us", tz="UTC"))}
     )
-    other = pa.table(
+    large = pa.table(
         {
             "t": pa.array([1, 2], pa.timestamp("us", tz="Etc/UTC")),
             "l": pa.array([["a"], None], pa.large_list(pa.large_string())),
             "s": pa.chunked_array([pa.array(["x"], pa.large_string()), pa.array([None], pa.large_string())]),
         }
     )
-    assert render_rows(plain, plain.schema) == render_rows(other, plain.schema)
+    assert render_rows(plain, plain.schema) == render_rows(large, plain.schema)
 
 
-def test_slices_are_rendered_like_whole_arrays() -> None:
+def test_array_slices_are_rendered_like_whole_arrays() -> None:
     kinds = {
         "list": pa.list_(pa.int64()),
         "map": pa.map_(pa.string(), pa.int64()),
@@ -85,14 +85,14 @@ def test_slices_are_rendered_like_whole_arrays() -> None:
         assert render_cells(whole.slice(1), kind).to_pylist() == render_cells(whole, kind).to_pylist()[1:]
 
 
-def test_a_uuid_is_its_sixteen_bytes() -> None:
+def test_uuid_is_rendered_as_its_bytes() -> None:
     storage = pa.array([bytes(range(16))], pa.binary(16))
     as_extension = pa.ExtensionArray.from_storage(pa.uuid(), storage)
     assert render_cells(as_extension, pa.uuid()).to_pylist() == [b"16:" + bytes(range(16))]
     assert render_cells(storage.cast(pa.binary()), pa.uuid()).to_pylist() == [b"16:" + bytes(range(16))]
 
 
-def test_a_row_can_be_taken_apart_again() -> None:
+def test_rendered_row_can_be_split() -> None:
     table = pa.table({"id": [7], "name": pa.array([None], pa.string()), "tags": [["a", "bc"]]})
     (row,) = render_rows(table, table.schema)
     assert row == b"1:7~7:1:a2:bc"
@@ -101,6 +101,6 @@ def test_a_row_can_be_taken_apart_again() -> None:
     assert differing_cells(row, b"1:7~3:1:a", table.schema.names) == ["tags"]
 
 
-def test_a_lossy_reading_is_an_error() -> None:
+def test_lossy_conversion_is_an_error() -> None:
     with pytest.raises(pa.ArrowInvalid):
         render_cells(pa.array([1.5]), pa.int64())

@@ -13,14 +13,14 @@ def _progress(merged: int, lag: float = 0.0) -> MirrorProgress:
     return MirrorProgress("products", 120, merged, lag, live_rows=77, merges=3, merged_at=50.0)
 
 
-def test_the_rate_is_over_the_last_seconds() -> None:
+def test_rate_covers_the_last_seconds() -> None:
     rates = Rates()
     assert rates.update(_progress(0), 0.0) == 0.0
     assert rates.update(_progress(50), 5.0) == 10.0
     assert rates.update(_progress(50), 16.0) == 0.0
 
 
-def test_a_row_shows_every_figure() -> None:
+def test_row_shows_every_figure() -> None:
     console = Console(file=io.StringIO(), width=120)
     console.print(render_table([_progress(100, lag=1.25)], [12.6], 52.5, 120))
     text = console.file.getvalue()  # type: ignore[attr-defined]
@@ -28,7 +28,7 @@ def test_a_row_shows_every_figure() -> None:
         assert word in text
 
 
-def test_without_a_terminal_a_line_comes_now_and_then() -> None:
+def test_without_a_terminal_a_line_is_printed_periodically() -> None:
     console = Console(file=io.StringIO(), width=200, force_terminal=False)
     with Screen(console) as screen:
         screen.show([_progress(100, lag=2)], "changes continue")
@@ -39,7 +39,7 @@ def test_without_a_terminal_a_line_comes_now_and_then() -> None:
     assert "no more changes: 120/120 events" in last
 
 
-def test_a_terminal_gets_a_live_table() -> None:
+def test_terminal_shows_a_live_table() -> None:
     console = Console(file=io.StringIO(), width=120, force_terminal=True)
     with Screen(console) as screen:
         screen.show([_progress(100)], "changes continue", final=True)
@@ -47,7 +47,7 @@ def test_a_terminal_gets_a_live_table() -> None:
 
 
 @pytest.mark.parametrize("width", [60, 80])
-def test_on_a_narrow_terminal_columns_give_way_and_nothing_is_cut(width: int) -> None:
+def test_narrow_terminal_drops_columns_and_cuts_no_value(width: int) -> None:
     many = MirrorProgress(
         "order_items", 1_234_567, 1_200_000, 3.0, live_rows=1_000_123, merges=45, merged_at=50.0
     )

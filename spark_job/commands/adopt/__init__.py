@@ -1,0 +1,1 @@
+"""`adopt`: makes an existing Iceberg table the mirror."""

@@ -1,1 +1,0 @@
-"""Commands that examine a mirror: verify, explain-key, inspect-index; and adopt."""
