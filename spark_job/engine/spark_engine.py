@@ -31,8 +31,9 @@ class TaskFailure:
 
     @classmethod
     def from_error(cls, error: IcemirrorError) -> TaskFailure:
-        """Return the parts of an error that are pickled."""
-        return cls(type(error).__name__, tuple(map(str, error.args)))
+        """Return the parts of an error that are pickled. A subclass becomes its nearest listed class."""
+        names = [base.__name__ for base in type(error).__mro__ if base.__name__ in ERRORS_BY_NAME]
+        return cls(names[0] if names else type(error).__name__, tuple(map(str, error.args)))
 
     def error(self) -> IcemirrorError:
         """Return the error, recreated on the driver."""

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.types import IcebergType, LongType, StringType, UUIDType
 
-from icemirror.errors import IcemirrorError, Transient, UnverifiedConflict
+from icemirror.errors import IcemirrorError, Invalid, Transient, UnverifiedConflict
 from spark_job.changelog.added_files import ChangelogFile
 from spark_job.changelog.bad_rows import BadFile, BadRows
 from spark_job.engine.engine import InProcessEngine, LazyEngine
 from spark_job.engine.key_ranges import cut_by_key, group_files_by_events, shard_bounds
 from spark_job.engine.size_policy import SizePolicy
-from spark_job.engine.spark_engine import ERRORS_BY_NAME
+from spark_job.engine.spark_engine import ERRORS_BY_NAME, TaskFailure
 from spark_job.engine.work import Result, Work
 from spark_job.iceberg.catalogs import ChangelogDropped, ChangelogNotFound
 from spark_job.index.location import index_location
@@ -252,7 +252,8 @@ def test_every_task_error_is_recreated_on_the_driver() -> None:
         ChangelogNotFound,
         ChangelogDropped,
     }
-    converted_by_the_file_reader = {BadFile, BadRows}  # to Invalid, with the file and the required action
-    assert product_errors - raised_only_by_the_driver - converted_by_the_file_reader == set(
-        ERRORS_BY_NAME.values()
-    )
+    recreated_as_invalid = {BadFile, BadRows}
+    assert product_errors - raised_only_by_the_driver - recreated_as_invalid == set(ERRORS_BY_NAME.values())
+    error = TaskFailure.from_error(BadFile("long values", "a.parquet")).error()
+    assert type(error) is Invalid
+    assert str(error) == "long values: a.parquet"
