@@ -11,6 +11,7 @@ compile() {
 
 compile "$@" requirements/build.in -o requirements/build.txt
 compile "$@" --extra dev --constraint requirements/constraints.in pyproject.toml -o requirements/dev.txt
+compile "$@" --constraint requirements/dev.txt requirements/uv.in -o requirements/uv.txt
 # The demo and what is shipped use the tested versions.
 compile "$@" --extra job --extra demo --extra telemetry --constraint requirements/dev.txt pyproject.toml \
     -o requirements/demo.txt
@@ -24,5 +25,5 @@ compile "$@" --extra job --extra aws --extra azure --extra glue --extra hive --e
 compile "$@" requirements/spark35.in -o requirements/spark35.txt
 compile "$@" requirements/ministack.in -o requirements/ministack.txt
 compile "$@" requirements/checkov.in -o requirements/checkov.txt
-echo "locked: requirements/build.txt, dev.txt, demo.txt, lambda.txt, lambda-image.txt, trigger.txt, job.txt, spark35.txt," \
-    "ministack.txt, checkov.txt"
+echo "locked: requirements/build.txt, dev.txt, uv.txt, demo.txt, lambda.txt, lambda-image.txt, trigger.txt, job.txt," \
+    "spark35.txt, ministack.txt, checkov.txt"

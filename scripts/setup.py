@@ -27,6 +27,7 @@ PYTHON = str(VENV / "bin" / "python")
 STAMP = VENV / "icemirror-setup.json"
 UNFINISHED = VENV / "icemirror-unfinished"
 BUILD_LOCK = "requirements/build.txt"
+UV_LOCK = "requirements/uv.txt"
 # What each kind of environment is installed from; `dev` includes all of `demo`.
 LOCKS = {"demo": "requirements/demo.txt", "dev": "requirements/dev.txt"}
 KINDS = tuple(LOCKS)
@@ -253,9 +254,11 @@ def install_with_apt(*packages: str) -> bool:
     return False
 
 
-def find_uv() -> str | None:
-    """Return a uv that installs from the same index as pip: uv does not read pip's configuration."""
-    program = shutil.which("uv")
+def find_uv(pip: Sequence[str]) -> str | None:
+    """Return the user's uv, else install one, which is several times faster than pip.
+
+    Return None if pip has an index of its own: uv does not read pip's configuration.
+    """
     config = subprocess.run(
         [PYTHON, "-I", "-m", "pip", "config", "list"],
         env=clean_environment(),
@@ -267,7 +270,12 @@ def find_uv() -> str | None:
         "UV_INDEX_URL",
         "UV_DEFAULT_INDEX",
     }
-    return None if uses_own_index else program
+    if uses_own_index:
+        return None
+    if program := shutil.which("uv"):
+        return program
+    installed = run_with_progress([*pip, "--require-hashes", "--only-binary", ":all:", "-r", UV_LOCK])
+    return str(VENV / "bin" / "uv") if installed else None
 
 
 def install_packages(kind: str) -> None:
@@ -277,7 +285,7 @@ def install_packages(kind: str) -> None:
         create_venv()
     UNFINISHED.touch()
     pip = [PYTHON, "-I", "-m", "pip", "install", "--progress-bar", "off"]
-    uv = find_uv()
+    uv = find_uv(pip)
     size = {"demo": "450 MB", "dev": "600 MB"}[kind]
     print_progress(
         f"installing the locked packages with {'uv' if uv else 'pip'} (the first time about {size}: some minutes)"

@@ -156,11 +156,27 @@ def test_uv_is_skipped_if_only_pip_has_the_index(
     monkeypatch.delenv("UV_DEFAULT_INDEX", raising=False)
     monkeypatch.delenv("UV_INDEX_URL", raising=False)
     monkeypatch.setenv("LISTED", "global.timeout='5'")
-    assert setup.find_uv() == str(clone / "bin" / "uv")
+    assert setup.find_uv(["pip"]) == str(clone / "bin" / "uv")
     monkeypatch.setenv("LISTED", "global.index-url='https://packages.invalid/simple'")
-    assert setup.find_uv() is None
+    assert setup.find_uv(["pip"]) is None
     monkeypatch.setenv("UV_DEFAULT_INDEX", "https://packages.invalid/simple")
-    assert setup.find_uv() == str(clone / "bin" / "uv")
+    assert setup.find_uv(["pip"]) == str(clone / "bin" / "uv")
+
+
+@pytest.mark.parametrize("installs", [True, False])
+def test_uv_is_installed_by_hash_if_the_user_has_none(
+    setup: ModuleType, clone: Path, monkeypatch: pytest.MonkeyPatch, installs: bool
+) -> None:
+    write_script(clone / ".venv" / "bin" / "python", "true")
+    commands: list[list[str]] = []
+
+    def run_with_progress(command: list[str]) -> bool:
+        commands.append(command)
+        return installs
+
+    monkeypatch.setattr(setup, "run_with_progress", run_with_progress)
+    assert setup.find_uv(["pip", "install"]) == (str(clone / ".venv" / "bin" / "uv") if installs else None)
+    assert commands == [["pip", "install", "--require-hashes", "--only-binary", ":all:", "-r", setup.UV_LOCK]]
 
 
 @pytest.mark.parametrize(
@@ -256,7 +272,7 @@ def test_interrupted_installation_restarts_with_an_empty_environment(
     monkeypatch.setattr(setup, "create_venv", create_venv)
     monkeypatch.setattr(setup, "run_with_progress", run_with_progress)
     monkeypatch.setattr(setup, "succeeds", lambda *command: True)
-    monkeypatch.setattr(setup, "find_uv", lambda: None)
+    monkeypatch.setattr(setup, "find_uv", lambda _pip: None)
     with pytest.raises(KeyboardInterrupt):
         setup.install_packages("dev")
     setup.install_packages("dev")

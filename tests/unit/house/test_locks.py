@@ -58,6 +58,7 @@ def test_every_input_has_a_lock() -> None:
         "job.txt",
         "ministack.txt",
         "spark35.txt",
+        "uv.txt",
     } <= names
 
 
