@@ -6,7 +6,7 @@ from icemirror.result import FrozenResult, SliceResult
 from icemirror.tables.cursor import Cursor
 
 
-class MirrorPosition(FrozenResult):
+class MirrorStatus(FrozenResult):
     """State of a mirror after a step of the job: how far it has merged, and its sizes."""
 
     cursor: Cursor | None
@@ -26,15 +26,15 @@ class Merged(FrozenResult):
     """One slice was committed; there may be more. `backlog`: what remains, if known."""
 
     slice: SliceResult
-    position: MirrorPosition
+    mirror_status: MirrorStatus
     backlog: Backlog | None = None
 
 
 class NothingToMerge(FrozenResult):
-    """The plan was empty: the mirror is merged up to `head`, the changelog's metadata location."""
+    """The plan was empty: the mirror is merged up to the changelog metadata at `head_location`."""
 
-    head: str
-    position: MirrorPosition
+    head_location: str
+    mirror_status: MirrorStatus
 
 
 class Staged(FrozenResult):
@@ -42,7 +42,7 @@ class Staged(FrozenResult):
 
     events: int
     of_events: int
-    position: None = None  # so that every step result has the attribute
+    mirror_status: None = None  # so that every step result has the attribute
     backlog: Backlog | None = None
 
 
@@ -50,7 +50,7 @@ class Rebuilt(FrozenResult):
     """A rebuild of `events` was published as the mirror; there may be more to merge."""
 
     events: int
-    position: MirrorPosition
+    mirror_status: MirrorStatus
 
 
 StepResult = Merged | Staged | Rebuilt | NothingToMerge
@@ -59,4 +59,4 @@ StepResult = Merged | Staged | Rebuilt | NothingToMerge
 class MeasuredBacklog(Backlog):
     """The backlog measured on the tables themselves, and the state of the mirror."""
 
-    position: MirrorPosition | None = None
+    mirror_status: MirrorStatus | None = None

@@ -36,10 +36,10 @@ from spark_job.changelog.rejected_rows import (
     split_rejected,
 )
 from spark_job.changelog.truncations import LocatedTruncation
-from spark_job.commit.commit_slice import NO_LABELS, UncommittedSlice, commit_slice
+from spark_job.commit.commit_slice import NO_LABELS, NothingToCommit, UncommittedSlice, commit_slice
 from spark_job.commit.ensure_mirror import ensure_mirror
 from spark_job.commit.retry import ConflictRetries
-from spark_job.commit.slice_result import mirror_position, position_after, slice_result
+from spark_job.commit.slice_result import mirror_status, slice_result, status_after
 from spark_job.engine.engine import LazyEngine, index_merge_in_background
 from spark_job.iceberg.catalogs import Catalogs
 from spark_job.iceberg.create import validate_new_mirror
@@ -56,11 +56,11 @@ from spark_job.maintenance.repair_index import repair_index
 from spark_job.merge.append_rows import AppendWork
 from spark_job.merge.collapse import collapse_changes
 from spark_job.merge.effects import decide_effects
+from spark_job.merge.findings_after_stop import findings_after_stop
 from spark_job.merge.index_changes import index_changes
 from spark_job.merge.key_check import check_located_keys
 from spark_job.merge.late_events import decide_late_events
 from spark_job.merge.locate import locate_keys
-from spark_job.merge.plan_after_stop import plan_after_stop
 from spark_job.merge.shard_result import (
     HistoryNeeded,
     ShardOutcome,
@@ -74,15 +74,17 @@ from spark_job.merge.soft_deletes import keep_deleted_rows
 from spark_job.merge.write_winners import write_winners
 from spark_job.plan.attempt_findings import NO_FINDINGS, AttemptFindings
 from spark_job.plan.backlog import backlog_after, merged_files
+from spark_job.plan.divergence import Diverged
 from spark_job.plan.planner import Planner
 from spark_job.plan.plans import (
     Blocked,
-    Executed,
     Merge,
     Plan,
+    PlanOutcome,
     Rebuild,
     Repair,
     UpToDate,
+    plan_diverged,
     plan_next,
     plan_repair,
 )
@@ -123,26 +125,26 @@ class Pipeline:
         """The planner of the configuration's tables."""
         return Planner(self.settings, self.catalogs)
 
-    def advance(self, table: TableSettings) -> StepResult:
+    def advance(self, table_settings: TableSettings) -> StepResult:
         """Execute the next plan of a table. Makes at most one commit."""
-        # `execute` retries conflicts of a merge, this loop those of a rebuild.
+        # `execute` retries conflicts of a merge, this loop those of a rebuild. `RetriesExhausted` passes through it.
         retries = ConflictRetries(
             exhausted="another writer committed during each attempt. Find out which other job writes to mirror or "
-            f"changelog: {table.name}"
+            f"changelog: {table_settings.name}"
         )
         while True:
             with retries:
-                executed = self.execute(table, lambda findings: self.plan(table, findings))
-                return self._finish_step(table, executed)
+                outcome = self.execute(table_settings, lambda findings: self.plan(table_settings, findings))
+                return self._finish_step(table_settings, outcome)
 
-    def _finish_step(self, table: TableSettings, executed: Executed) -> StepResult:
+    def _finish_step(self, table_settings: TableSettings, outcome: PlanOutcome) -> StepResult:
         """Do what the plan requires besides a merge: a step of a rebuild, or a compaction. Raise if it is blocked."""
-        match executed.plan:
-            case Merge(table_plan=table_plan) if executed.merged is not None:
-                self._compaction.add_merged(table.name)
-                return executed.merged.model_copy(update={"backlog": backlog_after(table_plan, 1)})
+        match outcome.plan:
+            case Merge(table_plan=table_plan) if outcome.merged is not None:
+                self._compaction.add_merged(table_settings.name)
+                return outcome.merged.model_copy(update={"backlog": backlog_after(table_plan, 1)})
             case Rebuild(reason=reason):
-                return resync_step(self, table, reason)
+                return resync_step(self, table_settings, reason)
             case Blocked(error=error):
                 raise error
             case (
@@ -150,71 +152,78 @@ class Pipeline:
             ):
                 mirror = self._compaction.compact_if_due(table_plan, self.compact)
                 head = table_plan.changelog.metadata_location
-                return NothingToMerge(head=head, position=mirror_position(mirror))
-        assert_never(executed.plan)
+                return NothingToMerge(head_location=head, mirror_status=mirror_status(mirror))
+        assert_never(outcome.plan)
 
-    def plan(self, table: TableSettings, findings: AttemptFindings = NO_FINDINGS) -> Plan:
+    def plan(self, table_settings: TableSettings, findings: AttemptFindings = NO_FINDINGS) -> Plan:
         """Return what to do next with a table; changes nothing. `findings`: of earlier attempts at its next slice."""
-        table_plan = self.planner.plan_table(table)
-        with translate_table_errors(table.name):
+        table_plan = self.planner.plan_table(table_settings)
+        with translate_table_errors(table_settings.name):
             return plan_next(table_plan, findings)
 
     def execute(
         self,
-        table: TableSettings,
+        table_settings: TableSettings,
         make_plan: Callable[[AttemptFindings], Plan],
         findings: AttemptFindings = NO_FINDINGS,
-    ) -> Executed:
+    ) -> PlanOutcome:
         """Execute a plan in one commit. Plan again after a conflict or new findings."""
-        findings = replace(findings, truncation=self._found_truncations.get(table.name))
+        findings = replace(findings, truncation=self._found_truncations.get(table_settings.name))
         retries = ConflictRetries(
             exhausted="another writer committed during each attempt. Find out which other job writes to the mirror: "
-            f"{table.name}"
+            f"{table_settings.name}"
         )
         while True:
             with retries:
                 began = self.clock_seconds()
                 plan = make_plan(findings)
                 if not isinstance(plan, Merge | Repair):
-                    return Executed(plan)
+                    return PlanOutcome(plan)
                 try:
                     outcome = self.merge_slice(plan, findings, self.clock_seconds() - began)
                 # Both errors are faults of files, which any read in a shard or a Spark task may raise.
                 except DamagedSegment as error:
                     log.warning("segment unreadable, rebuilding", reason=str(error))
-                    outcome = findings.with_damage(table.name, plan.table_plan.mirror, error)
+                    outcome = findings.with_damage(table_settings.name, plan.table_plan.mirror, error)
                 except Corrupt as error:
-                    outcome = Executed(make_plan(findings))
+                    outcome = PlanOutcome(make_plan(findings))
                     if not isinstance(outcome.plan, Rebuild):
                         raise
                     # Dropping a changelog deletes its files: they are missing, not damaged.
                     log.info("changelog recreated during the merge, planning again", reason=str(error))
-                if isinstance(outcome, Executed):
-                    return outcome
-                findings = outcome
+                match outcome:
+                    case PlanOutcome():
+                        return outcome
+                    case Diverged():
+                        return PlanOutcome(plan_diverged(outcome))
+                    case AttemptFindings():
+                        findings = outcome
                 if findings.truncation is not None:
-                    self._found_truncations[table.name] = findings.truncation
+                    self._found_truncations[table_settings.name] = findings.truncation
 
     def merge_slice(
         self, plan: Merge | Repair, findings: AttemptFindings, planning_seconds: float
-    ) -> Executed | AttemptFindings:
-        """Merge a slice in one commit. Return the executed plan, or findings for the next attempt."""
+    ) -> PlanOutcome | AttemptFindings | Diverged:
+        """Merge a slice in one commit. Return its outcome, findings for another attempt, or how the mirror diverged."""
         slice_, began = plan.slice, self.clock_seconds()
         replay_id = plan.replay_id if isinstance(plan, Merge) else None
         with (
-            translate_table_errors(plan.table_plan.settings.name),
+            translate_table_errors(plan.table_plan.table_settings.name),
             bind(batch=str(slice_.cursor.source.snapshot_id)),
         ):
-            mirror = self._ensure_mirror(plan.table_plan, slice_)
+            mirror = self._open_mirror(plan.table_plan, slice_)
             table_plan = replace(plan.table_plan, mirror=mirror)
             table_plan.require_allowed_schema_change()
             prepared = self._prepare_commit(
                 table_plan, mirror, slice_, findings, is_replay=replay_id is not None
             )
-            if prepared is None:
-                return Executed(plan)
-            if not isinstance(prepared, UncommittedSlice):
-                return plan_after_stop(table_plan, slice_, findings, prepared)
+            match prepared:
+                case NothingToCommit():
+                    return PlanOutcome(plan)
+                case HistoryNeeded() | TruncationFound():
+                    return findings_after_stop(table_plan, slice_, findings, prepared)
+                case UncommittedSlice():
+                    pass
             evolution = table_plan.evolution if slice_.files else None
             labels = {PROPERTY_REPLAY: replay_id} if replay_id else NO_LABELS
             committed = commit_slice(prepared, self.run_id, self._index_location(mirror), labels, evolution)
@@ -222,15 +231,15 @@ class Pipeline:
                 log.info("mirror schema changed", changes=(*evolution.changes, *evolution.remarks))
             result = slice_result(slice_, committed, planning_seconds, self.clock_seconds() - began)
             log.info("slice committed", **result.model_dump(exclude={"seconds_by_step"}))
-        return Executed(plan, Merged(slice=result, position=position_after(slice_, committed)))
+        return PlanOutcome(plan, Merged(slice=result, mirror_status=status_after(slice_, committed)))
 
-    def _ensure_mirror(self, table_plan: TablePlan, slice_: Slice) -> Mirror:
+    def _open_mirror(self, table_plan: TablePlan, slice_: Slice) -> Mirror:
         """Return the mirror. Create it if it is missing and the first slice is valid."""
         if table_plan.mirror is None:
-            validate_new_mirror(table_plan.settings, table_plan.new_schema)
+            validate_new_mirror(table_plan.table_settings, table_plan.new_schema)
             validate_first_slice(self.engine, table_plan.changelog.io, slice_.files, table_plan.shape)
         mirror = ensure_mirror(self.catalogs, table_plan)
-        return with_field_map(table_plan.settings, table_plan.changelog, table_plan.shape, mirror)
+        return with_field_map(table_plan.table_settings, table_plan.changelog, table_plan.shape, mirror)
 
     def _prepare_commit(
         self,
@@ -240,13 +249,10 @@ class Pipeline:
         findings: AttemptFindings,
         *,
         is_replay: bool,
-    ) -> UncommittedSlice | StopReason | None:
-        """Repair the index, run the shards, record rejects.
-
-        Return the slice to commit, why a shard stopped, or None if there is nothing to commit.
-        """
+    ) -> UncommittedSlice | StopReason | NothingToCommit:
+        """Repair the index, run the shards, record rejects. Return the slice to commit, or why a shard stopped."""
         io, location = mirror.table.io, self._index_location(mirror)
-        expire_before = int(1000 * (time.time() - table_plan.settings.tombstone_retention))
+        expire_before = int(1000 * (time.time() - table_plan.table_settings.tombstone_retention))
         with discard_on_error(io) as paths:
             repaired = repair_index(self.engine, mirror, table_plan, location, findings.damaged)
             repaired_mirror = repaired.mirror
@@ -260,28 +266,28 @@ class Pipeline:
                 # First pass of a replay, without history: no shard writes a file. If none would change a row, there is
                 # nothing to commit. Otherwise a shard returns HistoryNeeded, and the slice is planned again.
                 _, stop_reason = self._record_rejects(table_plan, slice_, self.engine.run(work))
-                return stop_reason
+                return stop_reason or NothingToCommit()
             index_merge = plan_index_merge(io, location, repaired_mirror.root, slice_.events, expire_before)
             moves_cursor = bool(slice_.files) or slice_.cursor != mirror.cursor
             index_changed = (
                 mirror.has_foreign_writes or mirror.root_unreadable or repaired_mirror.root != mirror.root
             )
             if not (moves_cursor or index_changed or index_merge.steps or index_merge.renumbered):
-                return None
+                return NothingToCommit()
             with index_merge_in_background(self.engine, index_merge) as wait_for_index_merge:
                 outcomes = self.engine.run(work) if slice_.files else []
                 paths += [path for outcome in outcomes for path in outcome.paths]
-                merged_pieces = wait_for_index_merge()
-                paths += merged_paths(merged_pieces)
+                merged_steps = wait_for_index_merge()
+                paths += merged_paths(merged_steps)
             shards, stop_reason = self._record_rejects(table_plan, slice_, outcomes)
         changes_nothing = (
             is_replay and not repaired.segments and not any(shard.changes_rows for shard in shards)
         )
         if stop_reason is not None or changes_nothing:
             discard(io, paths)
-            return stop_reason
+            return stop_reason or NothingToCommit()
         segments = repaired_mirror.root.segments if repaired_mirror.root else ()
-        index = apply_index_merge(segments, index_merge, merged_pieces, repaired.segments)
+        index = apply_index_merge(segments, index_merge, merged_steps, repaired.segments)
         return UncommittedSlice(repaired_mirror, slice_, shards, index)
 
     def prepare_slice_work(
@@ -301,10 +307,12 @@ class Pipeline:
             record_rejects(self.catalogs, table_plan, slice_, rejected, self.run_id)
         return shards, stop_reason
 
-    def repair_index(self, table: TableSettings, damaged: Set[str]) -> Executed:
+    def execute_repair(self, table_settings: TableSettings, damaged: Set[str]) -> PlanOutcome:
         """Repair the key index in one commit, without merging events. Commits nothing if the index is intact."""
         findings = AttemptFindings(frozenset(damaged))
-        return self.execute(table, lambda _: plan_repair(self.planner.require_plan(table)), findings)
+        return self.execute(
+            table_settings, lambda _: plan_repair(self.planner.require_plan(table_settings)), findings
+        )
 
     def compact(self, table_plan: TablePlan) -> Compaction | None:
         """Compact small data files of a mirror in one commit. Return None if none are due."""

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
-from tests.need import do_without
-from tests.need import need as need_or_skip
 from tests.provision import maven, python_packages
 from tests.provision.cache import Unavailable
-from tests.readable_ids import readable_id
+from tests.support.need import do_without
+from tests.support.need import need as need_or_skip
+from tests.support.readable_ids import readable_id
 from tests.unit.guard import guard
 
 TESTS = Path(__file__).parent

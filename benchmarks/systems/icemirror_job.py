@@ -67,7 +67,7 @@ class IcemirrorJob:
         scans = time_scans(location, columns)
         files = mirror.inspect.files().select(["content", "file_size_in_bytes"]).to_pylist()
         sizes = [(file["content"], file["file_size_in_bytes"]) for file in files]
-        position = self._pipeline.advance(settings).position
+        position = self._pipeline.advance(settings).mirror_status
         uuid = str(mirror.metadata.table_uuid)
         folders = [Path(mirror.location().removeprefix("file://")), *self._start.workspace.rglob(uuid)]
         return Inspection(

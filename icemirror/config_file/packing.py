@@ -58,7 +58,7 @@ def unpack_arguments(arguments: Sequence[str]) -> str:
     """Return the text from the arguments of `pack_arguments`."""
     try:
         return gzip.decompress(base64.b64decode("".join(arguments), validate=True)).decode()
-    except (binascii.Error, OSError, EOFError, UnicodeDecodeError) as error:
+    except (binascii.Error, OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise Invalid(
             f"cannot read the configuration in the job's arguments: {error}. Check that trigger and job are of the "
             "same release"

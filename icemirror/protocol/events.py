@@ -10,9 +10,9 @@ from enum import StrEnum
 from typing import Protocol
 
 from icemirror.protocol.replay import Replay, ReplayProgress
-from icemirror.protocol.rows import Owner, PlannedBacklog, RunSummary, SlotId
+from icemirror.protocol.rows import Owner, PlannedBacklog, SlotId, TurnSummary
 from icemirror.result import ErrorResult
-from icemirror.step_results import MirrorPosition
+from icemirror.step_results import MirrorStatus
 
 ConfiguredTables = frozenset[str]
 """Names of the tables in the sender's configuration; other rows are skipped. None: all tables of the group."""
@@ -227,7 +227,7 @@ class Progressed:
     now: float
     worker: WorkerId
     table: str
-    position: MirrorPosition | None = None
+    mirror_status: MirrorStatus | None = None
     replay_id: str | None = None
     progress: ReplayProgress | None = None
     planned: PlannedBacklog | None = None
@@ -240,8 +240,8 @@ class TurnEnded:
     now: float
     worker: WorkerId
     table: str
-    position: MirrorPosition | None = None
-    run: RunSummary | None = None
+    mirror_status: MirrorStatus | None = None
+    run: TurnSummary | None = None
     tables: ConfiguredTables | None = None
     releases_table: bool = False
     replay_id: str | None = None
@@ -258,7 +258,7 @@ class Replayed:
     table: str
     replay_id: str
     progress: ReplayProgress | None = None
-    position: MirrorPosition | None = None
+    mirror_status: MirrorStatus | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,8 +271,8 @@ class Completed:
     dirty: int
     read_at: float
     head: str
-    position: MirrorPosition | None = None
-    run: RunSummary | None = None
+    mirror_status: MirrorStatus | None = None
+    run: TurnSummary | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +284,7 @@ class Failed:
     table: str
     error: ErrorResult
     jitter: float
-    run: RunSummary | None = None
+    run: TurnSummary | None = None
     replay_id: str | None = None
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from icemirror.result import ErrorResult, SliceResult
-from icemirror.step_results import Backlog, MirrorPosition
+from icemirror.step_results import Backlog, MirrorStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +49,15 @@ class ReplayEnd:
 
 @dataclass(frozen=True, slots=True)
 class ReplayStep:
-    """Result of one step of a replay. `slice` and `position` are set if the step committed to the mirror.
+    """Result of one step of a requested replay or rebuild.
 
+    `slice`: set if the step committed events of a range to the mirror; `mirror_status`: set if it committed anything.
     `backlog`: what remains of a rebuild.
     """
 
     progress: ReplayProgress
     done: bool
     slice: SliceResult | None = None
-    position: MirrorPosition | None = None
+    mirror_status: MirrorStatus | None = None
     rebuilt: bool = False
     backlog: Backlog | None = None

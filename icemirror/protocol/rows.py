@@ -12,7 +12,7 @@ from typing import Literal
 
 from icemirror.protocol.replay import Replay, ReplayEnd
 from icemirror.result import ErrorResult
-from icemirror.step_results import Backlog, MirrorPosition
+from icemirror.step_results import Backlog, MirrorStatus
 
 
 class SlotState(StrEnum):
@@ -44,7 +44,7 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
-class RunSummary:
+class TurnSummary:
     """Summary of a worker's last turn on a table."""
 
     run_id: str
@@ -118,8 +118,8 @@ class TableRow:
     completed_at: float | None = None
     error: ErrorResult | None = None
     look_error: ErrorResult | None = None
-    last_run: RunSummary | None = None
-    position: MirrorPosition | None = None
+    last_run: TurnSummary | None = None
+    position: MirrorStatus | None = None
     planned: PlannedBacklog | None = None
     replay: Replay | None = None
     last_replay: ReplayEnd | None = None

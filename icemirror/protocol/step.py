@@ -135,9 +135,9 @@ def _owner_step(
     match event:
         case Progressed():
             return _continue_turn(table_rules.record_progress(row, event), event.now)
-        case Replayed(position=position):
+        case Replayed(mirror_status=mirror_status):
             updated = table_rules.complete_replay(row, event)
-            return _continue_turn(replace(updated, position=position or row.position), event.now)
+            return _continue_turn(replace(updated, position=mirror_status or row.position), event.now)
         case TurnEnded(now, worker, run=run, tables=names, releases_table=releases_table):
             updated = replace(table_rules.record_progress(row, event), last_run=run or row.last_run)
             other_tables_wait = _due_tables(rows, now, worker.slot.group, names, policy)

@@ -170,8 +170,8 @@ def complete_replay(row: TableRow, event: Replayed) -> TableRow:
 
 
 def record_progress(row: TableRow, event: Progressed | TurnEnded) -> TableRow:
-    """Return the row with the mirror's position, its backlog and the progress of a replay (rule 9)."""
-    row = replace(row, position=event.position or row.position, planned=event.planned or row.planned)
+    """Return the row with the mirror's status, its backlog and the progress of a replay (rule 9)."""
+    row = replace(row, position=event.mirror_status or row.position, planned=event.planned or row.planned)
     return _record_replay_progress(row, event.replay_id, event.progress)
 
 
@@ -201,7 +201,7 @@ def record_completion(row: TableRow, event: Completed) -> TableRow:
         completed_at=event.now,
         # The first uncovered notice arrived after `read_at`; its exact time is not stored.
         first_dirty_at=row.first_dirty_at if row.dirty == event.dirty else event.read_at,
-        position=event.position or row.position,
+        position=event.mirror_status or row.position,
         planned=None,
         last_run=event.run or row.last_run,
     )

@@ -38,9 +38,9 @@ from icemirror.protocol.events import (
     WorkerId,
 )
 from icemirror.protocol.replay import Replay, ReplayProgress
-from icemirror.protocol.rows import PlannedBacklog, RunSummary
+from icemirror.protocol.rows import PlannedBacklog, TurnSummary
 from icemirror.result import ErrorResult
-from icemirror.step_results import Backlog, MirrorPosition
+from icemirror.step_results import Backlog, MirrorStatus
 
 MAX_POLL_SECONDS = 5.0
 """Longest time between two polls. A change token is only a hint: a change may be lost, and older releases set none."""
@@ -105,7 +105,7 @@ class WorkerLimits:
     """When a worker stops lingering, ends a turn, or gives up on conflicts."""
 
     linger_seconds: float = 60.0
-    max_slices_per_turn: int = 8
+    max_slices_per_turn: int = 2  # then the next waiting table has its turn
     max_conflicts: int = 10
 
 
@@ -116,9 +116,9 @@ class WorkerInput:
     now: float
     jitter: float = 0.0
     tables: ConfiguredTables | None = None
-    position: MirrorPosition | None = None
+    mirror_status: MirrorStatus | None = None
     backlog: Backlog | None = None
-    run: RunSummary | None = None
+    run: TurnSummary | None = None
     stopping: bool = False
     discovery_error: ErrorResult | None = None
 
@@ -211,13 +211,19 @@ def next_event(worker: Worker, worker_input: WorkerInput, limits: WorkerLimits) 
             planned = PlannedBacklog(worker_input.backlog, turn.dirty) if worker_input.backlog else None
             if turn.slices < limits.max_slices_per_turn and not worker_input.stopping:
                 return Progressed(
-                    now, worker_id, turn.table, worker_input.position, turn.replay_id, turn.progress, planned
+                    now,
+                    worker_id,
+                    turn.table,
+                    worker_input.mirror_status,
+                    turn.replay_id,
+                    turn.progress,
+                    planned,
                 )
             return TurnEnded(
                 now,
                 worker_id,
                 turn.table,
-                worker_input.position,
+                worker_input.mirror_status,
                 worker_input.run,
                 worker_input.tables,
                 releases_table=worker_input.stopping,
@@ -228,7 +234,7 @@ def next_event(worker: Worker, worker_input: WorkerInput, limits: WorkerLimits) 
         case Phase.REPLAYED:
             turn = _turn(worker)
             return Replayed(
-                now, worker_id, turn.table, turn.replay_id or "", turn.progress, worker_input.position
+                now, worker_id, turn.table, turn.replay_id or "", turn.progress, worker_input.mirror_status
             )
         case Phase.COMPLETE:
             turn = _turn(worker)
@@ -239,7 +245,7 @@ def next_event(worker: Worker, worker_input: WorkerInput, limits: WorkerLimits) 
                 turn.dirty,
                 turn.read_at,
                 worker.head,
-                worker_input.position,
+                worker_input.mirror_status,
                 worker_input.run,
             )
         case Phase.FAIL:

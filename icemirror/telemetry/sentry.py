@@ -35,7 +35,7 @@ def open_sentry(
 ) -> Report:
     """Return a function that reports an error with the bound table and run; it does nothing if there is no DSN."""
     if not dsn:
-        return _report_nothing
+        return report_nothing
     try:
         import sentry_sdk
         from sentry_sdk.integrations.atexit import AtexitIntegration
@@ -44,7 +44,7 @@ def open_sentry(
         from sentry_sdk.integrations.threading import ThreadingIntegration
     except ModuleNotFoundError as missing:
         log.warning("Sentry disabled, install icemirror[telemetry]", missing=missing.name)
-        return _report_nothing
+        return report_nothing
     sentry_sdk.init(
         dsn=dsn,
         release=release,
@@ -95,8 +95,8 @@ def _with_subclasses(error: type[IcemirrorError]) -> Iterator[type[IcemirrorErro
         yield from _with_subclasses(subclass)
 
 
-def _report_nothing(error: BaseException) -> None:
-    pass
+def report_nothing(error: BaseException) -> None:
+    """Ignore the error."""
 
 
 def _print_nothing(pending: int, timeout: float) -> None:

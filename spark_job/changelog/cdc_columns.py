@@ -61,65 +61,66 @@ class CdcColumns:
         return {column.top_level.field_id for column in columns if column is not None}
 
 
-def find_cdc_columns(settings: TableSettings, schema: Schema) -> CdcColumns:
+def find_cdc_columns(table_settings: TableSettings, schema: Schema) -> CdcColumns:
     """Return the columns of operation, sequence and delete flag."""
-    operation, deleted = _find_operation(settings, schema), _find_delete_flag(settings, schema)
-    if operation is None and not settings.upsert_only:
-        deleted = deleted or _profile_delete_column(settings, schema)
-    return CdcColumns(operation, _find_sequence(settings, schema), deleted)
+    operation, deleted = _find_operation(table_settings, schema), _find_delete_flag(table_settings, schema)
+    if operation is None and not table_settings.upsert_only:
+        deleted = deleted or _profile_delete_column(table_settings, schema)
+    return CdcColumns(operation, _find_sequence(table_settings, schema), deleted)
 
 
-def _find_operation(settings: TableSettings, schema: Schema) -> ColumnRef | None:
-    name = settings.resolved_operation_column
+def _find_operation(table_settings: TableSettings, schema: Schema) -> ColumnRef | None:
+    name = table_settings.resolved_operation_column
     if name is None:
         return None
-    if settings.operation_column is None:
-        name = _supabase_etl_name(settings, schema, name)
-        if find_column(schema, name) is None and _has_delete_column(settings, schema):
+    if table_settings.operation_column is None:
+        name = _supabase_etl_name(table_settings, schema, name)
+        if find_column(schema, name) is None and _has_delete_column(table_settings, schema):
             return None
-    column = require_column(settings, schema, name, "operation_column")
+    column = require_column(table_settings, schema, name, "operation_column")
     if not isinstance(column.field.field_type, _OPERATION_TYPES):
         raise Invalid(
-            f"{settings.changelog_id}: column {name} of type {column.field.field_type} cannot hold the operation: "
-            f"use a column of type string, boolean, int or long (operation_column of {settings.name})"
+            f"{table_settings.changelog_id}: column {name} of type {column.field.field_type} cannot hold the "
+            f"operation: use a column of type string, boolean, int or long (operation_column of {table_settings.name})"
         )
     return column
 
 
-def _has_delete_column(settings: TableSettings, schema: Schema) -> bool:
-    default_name = settings.profile_defaults.delete_column
-    return settings.delete_column is not None or (
+def _has_delete_column(table_settings: TableSettings, schema: Schema) -> bool:
+    default_name = table_settings.profile_defaults.delete_column
+    return table_settings.delete_column is not None or (
         default_name is not None and find_column(schema, default_name) is not None
     )
 
 
-def _profile_delete_column(settings: TableSettings, schema: Schema) -> ColumnRef | None:
-    name = settings.profile_defaults.delete_column
+def _profile_delete_column(table_settings: TableSettings, schema: Schema) -> ColumnRef | None:
+    name = table_settings.profile_defaults.delete_column
     # The error names operation_column: an operation replaces the profile's delete column.
-    return None if name is None else require_column(settings, schema, name, "operation_column")
+    return None if name is None else require_column(table_settings, schema, name, "operation_column")
 
 
-def _find_delete_flag(settings: TableSettings, schema: Schema) -> ColumnRef | None:
-    if settings.delete_column is None:
+def _find_delete_flag(table_settings: TableSettings, schema: Schema) -> ColumnRef | None:
+    if table_settings.delete_column is None:
         return None
-    column = require_column(settings, schema, settings.delete_column, "delete_column")
+    column = require_column(table_settings, schema, table_settings.delete_column, "delete_column")
     if not isinstance(column.field.field_type, _DELETE_TYPES):
         raise Invalid(
-            f"{settings.changelog_id}: column {settings.delete_column} of type {column.field.field_type} cannot flag "
-            f"deleted rows: use a boolean, integer, date, timestamp or text (delete_column of {settings.name})"
+            f"{table_settings.changelog_id}: column {table_settings.delete_column} of type {column.field.field_type} "
+            "cannot flag deleted rows: use a boolean, integer, date, timestamp or text (delete_column of "
+            f"{table_settings.name})"
         )
     return column
 
 
-def _find_sequence(settings: TableSettings, schema: Schema) -> tuple[ColumnRef, ...]:
-    connector = settings.connector_defaults
+def _find_sequence(table_settings: TableSettings, schema: Schema) -> tuple[ColumnRef, ...]:
+    connector = table_settings.connector_defaults
     if connector is None:
-        names = settings.resolved_sequence_columns
-        if settings.sequence_column is None:
-            names = tuple(_supabase_etl_name(settings, schema, name) for name in names)
-        return tuple(require_column(settings, schema, name, "sequence_column") for name in names)
+        names = table_settings.resolved_sequence_columns
+        if table_settings.sequence_column is None:
+            names = tuple(_supabase_etl_name(table_settings, schema, name) for name in names)
+        return tuple(require_column(table_settings, schema, name, "sequence_column") for name in names)
     required = [
-        _find_first(schema, names) or require_column(settings, schema, names[0], "sequence_column")
+        _find_first(schema, names) or require_column(table_settings, schema, names[0], "sequence_column")
         for names in connector.columns
     ]
     optional = [_find_first(schema, names) for names in connector.optional_columns]
@@ -130,27 +131,35 @@ def _find_first(schema: Schema, names: tuple[str, ...]) -> ColumnRef | None:
     return next((column for name in names if (column := find_column(schema, name)) is not None), None)
 
 
-def sequence_codec(settings: TableSettings, columns: tuple[ColumnRef, ...]) -> SequenceCodec:
+def sequence_codec(table_settings: TableSettings, columns: tuple[ColumnRef, ...]) -> SequenceCodec:
     """Return the codec of the sequence columns."""
     fields = [column.field for column in columns]
     try:
         return choose_sequence(
             fields,
-            {field.name: SequenceEncoding(settings.sequence_format_for(field.name)) for field in fields},
+            {
+                field.name: SequenceEncoding(table_settings.sequence_format_for(field.name))
+                for field in fields
+            },
         )
     except Invalid as error:
-        raise Invalid(f"{settings.changelog_id}: {error} (sequence_column of {settings.name})") from error
+        raise Invalid(
+            f"{table_settings.changelog_id}: {error} (sequence_column of {table_settings.name})"
+        ) from error
 
 
-def _supabase_etl_name(settings: TableSettings, schema: Schema, name: str) -> str:
+def _supabase_etl_name(table_settings: TableSettings, schema: Schema, name: str) -> str:
     """Return the name of a writer's column. Supabase ETL appends `_1`, `_2` … if the source has a column of that name.
 
     Supabase ETL creates its two columns with the table, the operation first, after all columns of the source. Columns
     that the source gets later follow them, are optional, and may have any name.
     """
-    if settings.profile != "supabase-etl":
+    if table_settings.profile != "supabase-etl":
         return name
-    operation, sequence = settings.resolved_operation_column or name, settings.resolved_sequence_columns[0]
+    operation, sequence = (
+        table_settings.resolved_operation_column or name,
+        table_settings.resolved_sequence_columns[0],
+    )
     pairs = [
         (first, second)
         for first, second in pairwise(sorted(schema.fields, key=lambda field: field.field_id))
@@ -193,15 +202,15 @@ def _find_nested(field: NestedField, name: str) -> NestedField | None:
     return None
 
 
-def require_column(settings: TableSettings, schema: Schema, name: str, setting: str) -> ColumnRef:
+def require_column(table_settings: TableSettings, schema: Schema, name: str, setting: str) -> ColumnRef:
     """Return the column that a setting names; raise `Invalid` with the most similar name if it is missing."""
     column = find_column(schema, name)
     if column is not None:
         return column
-    raise unknown_column(settings, schema, name, setting)
+    raise unknown_column(table_settings, schema, name, setting)
 
 
-def unknown_column(settings: TableSettings, schema: Schema, name: str, setting: str) -> Invalid:
+def unknown_column(table_settings: TableSettings, schema: Schema, name: str, setting: str) -> Invalid:
     """Return the error of a setting that names a column which the changelog does not have."""
     names = [field.name for field in schema.fields]
     similar_names = difflib.get_close_matches(name, names, n=1)
@@ -209,6 +218,6 @@ def unknown_column(settings: TableSettings, schema: Schema, name: str, setting: 
         f"did you mean {similar_names[0]}?" if similar_names else f"its columns are {', '.join(names[:20])}."
     )
     return Invalid(
-        f"{settings.name}: {setting} names {name}, but the changelog {settings.changelog_id} has no column {name}; "
-        f"{hint} Correct {setting}."
+        f"{table_settings.name}: {setting} names {name}, but the changelog {table_settings.changelog_id} has no "
+        f"column {name}; {hint} Correct {setting}."
     )

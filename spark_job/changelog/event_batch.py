@@ -1,4 +1,15 @@
-"""A batch of events as numpy columns: key, operation, sequence, and the position of the row in the slice."""
+"""A batch of events as numpy columns: key, operation, sequence, and the position of the row in the slice.
+
+Values of `EventBatch.operation`. Rows and markers share the column with events, because batches are what is shuffled:
+
+    0, 1      upsert, delete (`Operation`)
+    2, 3      a live, a deleted row of the mirror, while segments are rebuilt (`RebuildOperation`)
+    2, 3      an index entry, a tombstone, in a deep check (`compare_rows`)
+    4 to 7    a row of the mirror, in a deep check (`compare_rows`)
+    126       marker: a truncation that the mirror has not applied (`rejected_rows`)
+    127       marker: `row` is the number of events before the applied truncation
+    128 + n   marker: rejected for the n-th reason
+"""
 
 from __future__ import annotations
 
@@ -8,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from spark_job.changelog.added_files import ChangelogFile
 from spark_job.changelog.shape import ChangelogShape, Operation
 from spark_job.columns.arrays import U64, Indices, Mask
 from spark_job.index.keys import Keys, concat_keys
@@ -36,7 +48,7 @@ class EventBatch:
     @property
     def positions(self) -> U64:
         """The position of each event in the slice as one number that orders by (file, row)."""
-        return (self.file.astype(np.uint64) << np.uint64(32)) | self.row
+        return pack_positions(self.file, self.row)
 
     @property
     def is_delete(self) -> Mask:
@@ -66,6 +78,17 @@ class EventBatch:
             self.row[indices],
             None if self.key_change_flags is None else self.key_change_flags[indices],
         )
+
+
+def pack_positions(file: NDArray[np.integer], row: NDArray[np.integer]) -> U64:
+    """Return each position as one number that orders by (file, row): the file in the high 32 bits."""
+    return (file.astype(np.uint64) << np.uint64(32)) | row.astype(np.uint64)
+
+
+def event_orders(events: EventBatch, files: Sequence[ChangelogFile]) -> U64:
+    """Return the order of each event: sequence and changelog snapshot."""
+    sequence_numbers = np.array([file.sequence_number for file in files], dtype=np.uint64)
+    return np.column_stack([events.sequence, sequence_numbers[events.file]])
 
 
 def concat_events(batches: Sequence[EventBatch]) -> EventBatch:

@@ -35,50 +35,52 @@ class CursorExpired:
     message: str
 
 
-def whole_history(table: Table, name: str) -> History:
+def whole_history(changelog: Table, name: str) -> History:
     """Return the history from the beginning to the head; raise `Invalid` if a commit is not an append."""
-    return _history(table, name, snapshots_newest_first(table), None)
+    return _history(changelog, name, snapshots_newest_first(changelog), None)
 
 
-def history_since(table: Table, name: str, source: CursorSource) -> History | CursorExpired:
+def history_since(changelog: Table, name: str, source: CursorSource) -> History | CursorExpired:
     """Return the history from the cursor to the head; raise `Invalid` if a commit is not an append."""
-    snapshots = snapshots_since(table, name, source)
+    snapshots = snapshots_since(changelog, name, source)
     if isinstance(snapshots, CursorExpired):
         return snapshots
     if source.files_done is not None:
         partly_merged = next(
             snapshot
-            for snapshot in reversed(table.metadata.snapshots)
+            for snapshot in reversed(changelog.metadata.snapshots)
             if snapshot.snapshot_id == source.snapshot_id
         )
         snapshots.append(partly_merged)
-    return _history(table, name, snapshots, source)
+    return _history(changelog, name, snapshots, source)
 
 
-def _history(table: Table, name: str, newest_first: list[Snapshot], source: CursorSource | None) -> History:
+def _history(
+    changelog: Table, name: str, newest_first: list[Snapshot], source: CursorSource | None
+) -> History:
     snapshots = newest_first[::-1]
-    covers_expired = bool(snapshots) and has_unmerged_expired_files(table, snapshots[0], source)
+    covers_expired = bool(snapshots) and has_unmerged_expired_files(changelog, snapshots[0], source)
     for snapshot in snapshots[1:] if covers_expired else snapshots:
         require_append(name, snapshot)
-    return History(tuple(snapshots), covers_expired, identity_columns(table.specs()))
+    return History(tuple(snapshots), covers_expired, identity_columns(changelog.specs()))
 
 
-def snapshots_newest_first(table: Table) -> list[Snapshot]:
+def snapshots_newest_first(changelog: Table) -> list[Snapshot]:
     """Return all snapshots from the head back to the oldest."""
-    head = table.current_snapshot()
-    return list(walk_ancestors(table.metadata.snapshots, head.snapshot_id if head else None))
+    head = changelog.current_snapshot()
+    return list(walk_ancestors(changelog.metadata.snapshots, head.snapshot_id if head else None))
 
 
-def snapshots_since(table: Table, name: str, source: CursorSource) -> list[Snapshot] | CursorExpired:
+def snapshots_since(changelog: Table, name: str, source: CursorSource) -> list[Snapshot] | CursorExpired:
     """Return the snapshots after the cursor's, newest first; raise `Invalid` if the branch does not contain it."""
     snapshots: list[Snapshot] = []
-    for snapshot in snapshots_newest_first(table):
+    for snapshot in snapshots_newest_first(changelog):
         if snapshot.snapshot_id == source.snapshot_id:
             return snapshots
         snapshots.append(snapshot)
-    if _follows_cursor(table.io, snapshots, source):
+    if _follows_cursor(changelog.io, snapshots, source):
         return snapshots
-    if source.sequence_number >= table.metadata.next_sequence_number():
+    if source.sequence_number >= changelog.metadata.next_sequence_number():
         raise Transient(
             f"{name}: the catalog returned a state before commit {source.sequence_number}, up to which the "
             "mirror has merged; a later attempt may return a newer one. If a user reset the changelog to an older "
@@ -87,7 +89,7 @@ def snapshots_since(table: Table, name: str, source: CursorSource) -> list[Snaps
     problem = (
         f"{name}: snapshot {source.snapshot_id}, up to which the mirror has merged, is not in the history of "
     )
-    if any(snapshot.snapshot_id == source.snapshot_id for snapshot in table.metadata.snapshots):
+    if any(snapshot.snapshot_id == source.snapshot_id for snapshot in changelog.metadata.snapshots):
         raise Invalid(
             f"{problem}the changelog's head: the changelog was rolled back, or its main branch was moved. Restore the "
             f"branch, then `icemirror resume`; or, to keep it, {REBUILD_ADVICE}."
@@ -115,7 +117,7 @@ def _follows_cursor(io: FileIO, snapshots: Sequence[Snapshot], source: CursorSou
     )
 
 
-def has_unmerged_expired_files(table: Table, first: Snapshot, source: CursorSource | None) -> bool:
+def has_unmerged_expired_files(changelog: Table, first: Snapshot, source: CursorSource | None) -> bool:
     """Return whether files of expired snapshots before the first one are still unmerged.
 
     `source`: None if nothing is merged, so that every such file counts.
@@ -128,10 +130,10 @@ def has_unmerged_expired_files(table: Table, first: Snapshot, source: CursorSour
         return source.sequence_number < sequence_number
     # Tables of format v1 have no sequence numbers.
     if parent_id is not None or sequence_number != 1:
-        return all(snapshot.snapshot_id != parent_id for snapshot in table.metadata.snapshots)
+        return all(snapshot.snapshot_id != parent_id for snapshot in changelog.metadata.snapshots)
     # PyIceberg removes the id of an expired parent. Commit 1 is the beginning, unless the table was upgraded from
     # format v1.
-    return has_files_of_other_commits(table.io, first)
+    return has_files_of_other_commits(changelog.io, first)
 
 
 def require_append(name: str, snapshot: Snapshot) -> None:

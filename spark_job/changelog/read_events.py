@@ -59,7 +59,7 @@ _SETTINGS_BY_REASON = {
 
 @dataclass(frozen=True, slots=True)
 class FileEvents:
-    """The events to merge of a file, the rejected rows, and the number of events before the applied truncation.
+    """A file's mergeable events, its rejected rows, and the number of events before the applied truncation.
 
     `truncation`: the last one in the file.
     """
@@ -71,12 +71,12 @@ class FileEvents:
 
 
 def read_events(io: FileIO, file: ChangelogFile, ordinal: int, shape: ChangelogShape) -> EventBatch:
-    """Return the events to merge of a file."""
+    """Return a file's mergeable events."""
     return read_file_events(io, file, ordinal, shape).events
 
 
 def read_file_events(io: FileIO, file: ChangelogFile, ordinal: int, shape: ChangelogShape) -> FileEvents:
-    """Return the events to merge of a file, the rejected rows, and its last truncation."""
+    """Return a file's mergeable events, its rejected rows, and its last truncation."""
     columns = _read_columns(io, file, shape)
     with _add_advice(file, shape):
         return to_file_events(columns, file, ordinal, shape)
@@ -176,7 +176,7 @@ def _parse_events(columns: EventColumns, file: ChangelogFile, shape: ChangelogSh
 def to_file_events(
     columns: EventColumns, file: ChangelogFile, ordinal: int, shape: ChangelogShape
 ) -> FileEvents:
-    """Return the events to merge of event columns, whose rows are numbered from 0."""
+    """Return the mergeable events of event columns, whose rows are numbered from 0."""
     if not shape.rejects_bad_rows:
         return _drop_truncated_events(_encode_events(columns, file, ordinal, shape), file, shape)
 

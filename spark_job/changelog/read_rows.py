@@ -1,4 +1,4 @@
-"""Read rows from changelog files by position, projected to the mirror's schema."""
+"""Read rows from Parquet files of changelog or mirror by position, projected to the mirror's schema."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def read_rows(
     files: Sequence[RowFile],
     file: NDArray[np.uint32],
     row: NDArray[np.uint32],
-    ids: FieldMap,
+    field_map: FieldMap,
     schema: Schema,
     defaults: MissingValues | None = None,
     max_bytes: int | None = None,
@@ -66,7 +66,7 @@ def read_rows(
         rows = row[file == ordinal].astype(np.int64)
         with open_parquet(io, row_file.path, row_file.row_count) as parquet:
             for table in read_selected_rows(
-                io, parquet, rows, file_projection(row_file, ids, defaults), target
+                io, parquet, rows, file_projection(row_file, field_map, defaults), target
             ):
                 tables.append(table)
                 held_bytes += table.nbytes
@@ -80,7 +80,7 @@ def read_at_positions(
     files: Sequence[RowFile],
     file: NDArray[np.uint32],
     row: NDArray[np.uint32],
-    ids: FieldMap,
+    field_map: FieldMap,
     schema: Schema,
     defaults: MissingValues | None = None,
     max_bytes: int | None = None,
@@ -88,16 +88,16 @@ def read_at_positions(
     """Return the columns of a schema at (file, row), in any order. Raises `RowsExceedMemory` as `read_rows` does."""
     order = np.lexsort((row, file))
     schema_ids = set(field_ids(schema.as_struct()))
-    read_ids = {source: target for source, target in ids.items() if target in schema_ids}
+    read_ids = {source: target for source, target in field_map.items() if target in schema_ids}
     rows = read_rows(io, files, file[order], row[order], read_ids, schema, defaults, max_bytes)
     return rows.take(pa.array(invert_permutation(order)))
 
 
-def file_projection(file: RowFile, ids: FieldMap, defaults: MissingValues | None = None) -> Projection:
+def file_projection(file: RowFile, field_map: FieldMap, defaults: MissingValues | None = None) -> Projection:
     """Return the projection of a file's columns to the mirror's."""
     missing = {**(defaults or {}), **file.missing_values}
-    mapped = {ids[field_id]: value for field_id, value in missing.items() if field_id in ids}
-    return Projection(file.path, ids, mapped)
+    mapped = {field_map[field_id]: value for field_id, value in missing.items() if field_id in field_map}
+    return Projection(file.path, field_map, mapped)
 
 
 def read_selected_rows(
@@ -144,7 +144,11 @@ def _take(table: pa.Table, rows: NDArray[np.int64]) -> pa.Table:
 def source_columns(parquet: pq.ParquetFile, projection: Projection) -> dict[int, str]:
     """Return the names of the file's columns by the mirror's field ids."""
     names = column_names(parquet, projection.path)
-    return {projection.ids[field_id]: name for field_id, name in names.items() if field_id in projection.ids}
+    return {
+        projection.field_map[field_id]: name
+        for field_id, name in names.items()
+        if field_id in projection.field_map
+    }
 
 
 def project_rows(

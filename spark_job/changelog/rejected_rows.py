@@ -1,9 +1,6 @@
 """Encode rejected rows and truncations as marker events, so that they pass through the shuffle with the others.
 
-operation   0, 1      upsert, delete
-            126       marker: a truncation that the mirror has not applied
-            127       marker: `row` is the number of events before the applied truncation
-            128 + n   marker: rejected for the n-th reason
+`event_batch` lists the values of `operation`.
 """
 
 from __future__ import annotations

@@ -34,23 +34,24 @@ class AddedColumns:
     refused: tuple[str, ...] = ()
 
 
-def added_column_names(settings: TableSettings) -> dict[str, str]:
+def added_column_names(table_settings: TableSettings) -> dict[str, str]:
     """Return role → column name for the columns that the settings request."""
-    flag = {DELETED_FLAG: settings.deleted_column} if settings.delete_mode == "soft" else {}
-    named = {**settings.metadata_columns.named_columns, **flag}
-    is_lower_case = settings.name_case == "lower"
+    flag = {DELETED_FLAG: table_settings.deleted_column} if table_settings.delete_mode == "soft" else {}
+    named = {**table_settings.metadata_columns.named_columns, **flag}
+    is_lower_case = table_settings.name_case == "lower"
     return {role: name.lower() if is_lower_case else name for role, name in named.items()}
 
 
-def added_name_conflict(settings: TableSettings, row: Schema) -> str | None:
+def added_name_conflict(table_settings: TableSettings, row: Schema) -> str | None:
     """Return why an added column cannot have its name; None if no column of the changelog's rows has it."""
     changelog_names = {field.name for field in row.fields}
-    for role, name in added_column_names(settings).items():
+    for role, name in added_column_names(table_settings).items():
         if name in changelog_names:
             setting = "deleted_column" if role == DELETED_FLAG else f"metadata_columns.{role}"
             return (
-                f"{settings.name}: the changelog already has a column {name}, so icemirror cannot add one of that "
-                f"name; nothing was merged. Set {setting} to another name. Changelog: {settings.changelog_id}."
+                f"{table_settings.name}: the changelog already has a column {name}, so icemirror cannot add one of "
+                f"that name; nothing was merged. Set {setting} to another name. Changelog: "
+                f"{table_settings.changelog_id}."
             )
     return None
 
@@ -102,17 +103,17 @@ def arrange_added_columns(
     return AddedColumns((*changelog_fields, *added), ids, tuple(remarks), tuple(refused))
 
 
-def find_deleted_flag(settings: TableSettings, table: Schema) -> dict[str, int]:
+def find_deleted_flag(table_settings: TableSettings, table: Schema) -> dict[str, int]:
     """Return role → field id of the flag column that a table already has when it is adopted; empty if it has none."""
-    if settings.delete_mode != "soft":
+    if table_settings.delete_mode != "soft":
         return {}
-    flag = {field.name: field for field in table.fields}.get(added_column_names(settings)[DELETED_FLAG])
+    flag = {field.name: field for field in table.fields}.get(added_column_names(table_settings)[DELETED_FLAG])
     if flag is None:
         return {}
     if not isinstance(flag.field_type, BooleanType):
         raise Invalid(
-            f"{settings.name}: {_describe_setting(DELETED_FLAG, flag.name)}, but the table has a column of that name "
-            f"and of type {flag.field_type}, not boolean. Give the flag another name, or drop the column."
+            f"{table_settings.name}: {_describe_setting(DELETED_FLAG, flag.name)}, but the table has a column of "
+            f"that name and of type {flag.field_type}, not boolean. Give the flag another name, or drop the column."
         )
     return {DELETED_FLAG: flag.field_id}
 

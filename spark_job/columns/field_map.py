@@ -58,15 +58,17 @@ def nested_fields(iceberg_type: IcebergType) -> Iterator[NestedField]:
             yield from nested_fields(iceberg_type.value_type)
 
 
-def with_assigned_ids(ids: FieldMap, mirror: Schema) -> FieldMap:
+def with_assigned_ids(field_map: FieldMap, created_schema: Schema) -> FieldMap:
     """Return the map with the field ids that the catalog assigned to a new mirror: some catalogs use another order."""
-    assigned_ids = list(field_ids(mirror.as_struct()))
-    return dict(zip(ids, assigned_ids, strict=True)) if len(assigned_ids) == len(ids) else ids
+    assigned_ids = list(field_ids(created_schema.as_struct()))
+    return (
+        dict(zip(field_map, assigned_ids, strict=True)) if len(assigned_ids) == len(field_map) else field_map
+    )
 
 
-def dump_field_map(ids: FieldMap) -> str:
+def dump_field_map(field_map: FieldMap) -> str:
     """Return a map as text for the mirror's properties."""
-    return json.dumps({str(changelog_id): mirror_id for changelog_id, mirror_id in ids.items()})
+    return json.dumps({str(changelog_id): mirror_id for changelog_id, mirror_id in field_map.items()})
 
 
 def load_field_map(text: str) -> FieldMap:

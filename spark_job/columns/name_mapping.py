@@ -41,17 +41,18 @@ class NameMappedIO(FileIO):
         self._io.delete(location)
 
 
-def apply_name_mapping(table: Table) -> Table:
+def apply_name_mapping(iceberg_table: Table) -> Table:
     """Return the table, with a `NameMappedIO` if it has a name mapping."""
-    text = table.metadata.properties.get(NAME_MAPPING)
-    if text is not None and not isinstance(table.io, NameMappedIO):
+    text = iceberg_table.metadata.properties.get(NAME_MAPPING)
+    if text is not None and not isinstance(iceberg_table.io, NameMappedIO):
         try:
-            table.io = NameMappedIO(table.io, list(parse_mapping_from_json(text)))
+            iceberg_table.io = NameMappedIO(iceberg_table.io, list(parse_mapping_from_json(text)))
         except (ValidationError, ValueError) as error:
             raise Invalid(
-                f"{'.'.join(table.name())}: the table property {NAME_MAPPING} cannot be parsed. Correct or remove it."
+                f"{'.'.join(iceberg_table.name())}: the table property {NAME_MAPPING} cannot be parsed. Correct or "
+                "remove it."
             ) from error
-    return table
+    return iceberg_table
 
 
 class NameMappedParquet(pq.ParquetFile):  # type: ignore[misc]  # PyArrow has no types

@@ -21,12 +21,12 @@ FIELD_ID = b"PARQUET:field_id"
 class Projection:
     """How a file's columns become the table's.
 
-    `ids`: the file's field ids → the table's. `missing_values`: the table's field id → value of columns that the file
-    lacks.
+    `field_map`: the file's field ids → the table's. `missing_values`: the table's field id → value of columns that the
+    file lacks.
     """
 
     path: str
-    ids: FieldMap
+    field_map: FieldMap
     missing_values: MissingValues = dataclasses.field(default_factory=dict)
 
 
@@ -91,7 +91,7 @@ def _check_scale(file_type: pa.DataType, target: pa.DataType, path: str) -> None
 
 def _project_struct(array: pa.Array, target: pa.DataType, projection: Projection) -> pa.Array:
     positions = {
-        projection.ids.get(read_field_id(child, projection.path)): position
+        projection.field_map.get(read_field_id(child, projection.path)): position
         for position, child in enumerate(array.type)
     }
     children = []

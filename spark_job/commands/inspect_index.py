@@ -9,11 +9,11 @@ from spark_job.commands.report_model import ReportModel, UnreadableFile, without
 from spark_job.iceberg.mirror import Mirror
 from spark_job.index.root import Root
 from spark_job.index.segment import SegmentInfo
-from spark_job.index.tiers import SegmentRun, group_runs, tier_of
+from spark_job.index.tiers import SortedRun, group_sorted_runs, tier_of
 
 
 class IndexRunReport(ReportModel):
-    """A run: segments whose keys do not overlap. Keys are shown as hexadecimal codes."""
+    """A sorted run: segments whose keys do not overlap. Keys are shown as hexadecimal codes."""
 
     run: int
     tier: int
@@ -83,7 +83,7 @@ def inspect_index(name: str, mirror: Mirror) -> IndexReport:
         greatest=max((segment.greatest_order for segment in segments), default=None),
         files=sum(not file.removed for file in root.files) if root else 0,
         files_gone=len(root.removed_ordinals) if root else 0,
-        runs=tuple(_describe_run(run, root) for run in group_runs(segments)) if root else (),
+        runs=tuple(_describe_run(run, root) for run in group_sorted_runs(segments)) if root else (),
         unreadable=tuple(_find_unreadable(mirror, segments)),
     )
 
@@ -95,7 +95,7 @@ def _find_unreadable(mirror: Mirror, segments: Sequence[SegmentInfo]) -> Iterabl
         yield UnreadableFile(path=damage.path, what=without_path(str(damage), damage.path))
 
 
-def _describe_run(run: SegmentRun, root: Root) -> IndexRunReport:
+def _describe_run(run: SortedRun, root: Root) -> IndexRunReport:
     segments = run.segments
     is_wide = segments[0].key_definition.codec.is_wide
     merge_targets = {run_number: group.target for group in root.merging for run_number in group.inputs}

@@ -7,7 +7,7 @@ from icemirror.result import ErrorResult
 from icemirror.settings import Settings, TableSettings
 from icemirror.step_results import MeasuredBacklog
 from icemirror.telemetry.error_results import to_error_result
-from spark_job.commit.slice_result import mirror_position
+from spark_job.commit.slice_result import mirror_status
 from spark_job.pipeline import Pipeline
 from spark_job.plan.backlog import backlog_after
 from spark_job.rebuild.resync import plan_with_resync
@@ -27,4 +27,4 @@ class LagMeter:
         except IcemirrorError as error:
             return to_error_result(error)
         backlog = backlog_after(table_plan, 0)
-        return MeasuredBacklog(**backlog.model_dump(), position=mirror_position(table_plan.mirror))
+        return MeasuredBacklog(**backlog.model_dump(), mirror_status=mirror_status(table_plan.mirror))

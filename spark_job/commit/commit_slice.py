@@ -55,6 +55,11 @@ class UncommittedSlice:
 
 
 @dataclass(frozen=True)
+class NothingToCommit:
+    """A slice or a repair that would change neither rows, nor cursor, nor index."""
+
+
+@dataclass(frozen=True)
 class CommittedSlice:
     """The snapshot, files, index and timings of a committed slice."""
 

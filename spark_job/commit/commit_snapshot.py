@@ -66,11 +66,9 @@ def check_live_row_counts(
     removed_positions: Mapping[str, Positions],
 ) -> None:
     """Raise `Corrupt` unless the index counts as many live rows in each data file as the table has after the commit."""
-    expected = {
-        path: file.rows - file.deleted - len(removed_positions.get(path, ())) for path, file in live.items()
-    }
+    expected = {path: file.live_rows - len(removed_positions.get(path, ())) for path, file in live.items()}
     expected.update((file.file_path, file.record_count) for file in added)
-    indexed = {file.path: file.live for file in root.files if not file.removed}
+    indexed = {file.path: file.live_rows for file in root.files if not file.removed}
     for path in expected.keys() | indexed.keys():
         if expected.get(path) != indexed.get(path):
             raise Corrupt(

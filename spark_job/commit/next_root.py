@@ -36,19 +36,19 @@ def root_after_slice(
         ordinals = tuple(range(len(files), len(files) + len(shard.data_files)))
         files.extend(map(IndexedFile.for_new_file, shard.data_files))
         if shard.segment is not None:
-            segment = shard.segment.with_run(merged.next_run, now_ms)
+            segment = shard.segment.with_sorted_run(merged.next_sorted_run, now_ms)
             segments.append(segment.model_copy(update={"files": ordinals}))
     root = Root(
         snapshot_id=snapshot_id,
         epoch=mirror.epoch + 1,
         segments=(*segments, *merged.segments),
         files=tuple(files),
-        next_run=merged.next_run + 1,
+        next_sorted_run=merged.next_sorted_run + 1,
         merging=merged.merging,
-        newest_expired_order=merged.newest_expired_order,
+        newest_expired_tombstone_order=merged.newest_expired_tombstone_order,
     )
     return drop_unreferenced_files(root)
 
 
 def _subtract_rows(file: IndexedFile, rows: int, *, removed: bool) -> IndexedFile:
-    return file.model_copy(update={"live": file.live - rows, "removed": file.removed or removed})
+    return file.model_copy(update={"live_rows": file.live_rows - rows, "removed": file.removed or removed})

@@ -12,6 +12,10 @@ MAX_ATTEMPTS = 8
 log = get_log(__name__)
 
 
+class RetriesExhausted(Conflict):
+    """End the step: every attempt of a loop conflicted. A loop around that one does not retry it."""
+
+
 class ConflictRetries:
     """The attempts of a loop. A `Conflict` ends the attempt; the loop then plans again from the new state.
 
@@ -20,8 +24,8 @@ class ConflictRetries:
             with retries:
                 return commit(plan())
 
-    Raises `Conflict` with the text `exhausted` if every attempt conflicts. All other errors pass through. In particular
-    `CommitUnknown` is never retried: the commit may have succeeded.
+    Raises `RetriesExhausted` with the text `exhausted` if every attempt conflicts. All other errors pass through. In
+    particular `CommitUnknown` is never retried: the commit may have succeeded.
     """
 
     def __init__(self, *, exhausted: str, attempts: int = MAX_ATTEMPTS) -> None:
@@ -36,10 +40,10 @@ class ConflictRetries:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
-        if not isinstance(error, Conflict):
+        if not isinstance(error, Conflict) or isinstance(error, RetriesExhausted):
             return False
         self._attempt += 1
         log.info("conflict, retrying", attempt=self._attempt, reason=str(error))
         if self._attempt == self._attempts:
-            raise Conflict(self._exhausted) from error
+            raise RetriesExhausted(self._exhausted) from error
         return True

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from icemirror.result import SliceResult
-from icemirror.step_results import MirrorPosition
+from icemirror.step_results import MirrorStatus
 from spark_job.commit.commit_slice import CommittedSlice
 from spark_job.iceberg.mirror import Mirror
 from spark_job.plan.slices import Slice
 
 
-def mirror_position(mirror: Mirror | None) -> MirrorPosition:
+def mirror_status(mirror: Mirror | None) -> MirrorStatus:
     """Return the mirror's cursor and sizes; those of an empty mirror if there is none."""
     if mirror is None:
-        return MirrorPosition(cursor=None, live_rows=0, index_bytes=0)
-    return MirrorPosition(cursor=mirror.cursor, live_rows=mirror.live_rows, index_bytes=mirror.index_bytes)
+        return MirrorStatus(cursor=None, live_rows=0, index_bytes=0)
+    return MirrorStatus(cursor=mirror.cursor, live_rows=mirror.live_rows, index_bytes=mirror.index_bytes)
 
 
-def position_after(slice_: Slice, committed: CommittedSlice) -> MirrorPosition:
+def status_after(slice_: Slice, committed: CommittedSlice) -> MirrorStatus:
     """Return the mirror's cursor and sizes after a commit."""
-    return MirrorPosition(
+    return MirrorStatus(
         cursor=slice_.cursor, live_rows=committed.root.live_rows, index_bytes=committed.root.bytes
     )
 

@@ -115,14 +115,14 @@ def index_merge_in_background(
     with ThreadPoolExecutor(1) as pool:
         background_merge = pool.submit(run_index_merge, merge) if is_small and merge.steps else None
 
-        def merged_pieces() -> list[MergedStep]:
+        def merged_steps() -> list[MergedStep]:
             if not merge.steps:
                 return []
             with translate_errors():
                 return background_merge.result() if background_merge else engine.merge_index(merge)
 
         try:
-            yield merged_pieces
+            yield merged_steps
         except BaseException:
             if background_merge and background_merge.exception() is None:
                 discard(merge.io, merged_paths(background_merge.result()))

@@ -7,13 +7,12 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from spark_job.changelog.added_files import ChangelogFile
 from spark_job.changelog.event_batch import EventBatch
 from spark_job.columns.arrays import U64
 from spark_job.columns.distinct import distinct
 from spark_job.columns.parquet_columns import open_parquet, read_columns
 from spark_job.engine.size_policy import estimate_events
-from spark_job.engine.work import ShardOutput, Work
+from spark_job.engine.work import ShardOutput, Work, WorkFile
 from spark_job.index.key_codec import Encoding
 
 _SAMPLE_FILES = 8
@@ -24,7 +23,7 @@ def shard_bounds(work: Work[ShardOutput], shards: int) -> U64:
     """Return the leading 64 bits of the key at which each shard but the first begins; empty if there are no keys."""
     if work.codec.encoding is Encoding.HASHED:
         return np.array([(shard << 64) // shards for shard in range(1, shards)], dtype=np.uint64)
-    files = [file for file in work.files if file.events]
+    files = [file for file in work.files if file.row_count]
     if not files:
         return np.empty(0, dtype=np.uint64)
     step = max(1, len(files) // _SAMPLE_FILES)
@@ -34,7 +33,7 @@ def shard_bounds(work: Work[ShardOutput], shards: int) -> U64:
     return sample[[len(sample) * shard // shards for shard in range(1, shards)]]
 
 
-def _sample_keys(work: Work[ShardOutput], file: ChangelogFile) -> U64:
+def _sample_keys(work: Work[ShardOutput], file: WorkFile) -> U64:
     """Return keys of one file, evenly spaced in its middle row group."""
     io, key_ids = work.key_source(file)
     with open_parquet(io, file.path) as parquet:

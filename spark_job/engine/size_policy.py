@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from spark_job.changelog.added_files import ChangelogFile
-from spark_job.engine.work import ShardOutput, Work
+from spark_job.engine.work import ShardOutput, Work, WorkFile
 
 _BYTES_PER_EVENT = 16
 
 
-def estimate_events(file: ChangelogFile) -> int:
+def estimate_events(file: WorkFile) -> int:
     """Return the file's event count, estimated from its bytes where it is unknown."""
-    return file.events or file.bytes // _BYTES_PER_EVENT
+    return file.row_count or file.bytes // _BYTES_PER_EVENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +29,7 @@ class WorkSize:
         """Return the size of some work: the sum of its files."""
         all_files = (*work.files, *work.shared_files)
         return cls(
-            events=sum(file.events for file in work.files),
+            events=sum(file.row_count for file in work.files),
             bytes=sum(file.bytes for file in work.files),
             read_events=sum(map(estimate_events, all_files)),
             read_bytes=sum(file.bytes for file in all_files),

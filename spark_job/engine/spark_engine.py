@@ -76,7 +76,7 @@ class SparkEngine:
     def merge_index(self, merge: IndexMerge) -> list[MergedStep]:
         """Return the merged steps of the runs of an index; each step is one task."""
         merges = [replace(merge, steps=(step,)) for step in merge.steps]
-        outcomes = self.context.parallelize(merges, len(merges)).map(_merge_index_piece).collect()
+        outcomes = self.context.parallelize(merges, len(merges)).map(_merge_index_steps).collect()
         results = [step for outcome in outcomes if isinstance(outcome, list) for step in outcome]
         for outcome in outcomes:
             if isinstance(outcome, TaskFailure):
@@ -112,7 +112,7 @@ def _run_one_task(work: Work[Result]) -> Result | TaskFailure:
         return TaskFailure.from_error(error)
 
 
-def _merge_index_piece(merge: IndexMerge) -> list[MergedStep] | TaskFailure:
+def _merge_index_steps(merge: IndexMerge) -> list[MergedStep] | TaskFailure:
     try:
         with translate_errors():
             return run_index_merge(merge)

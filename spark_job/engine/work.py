@@ -3,14 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from pyiceberg.io import FileIO
 
-from spark_job.changelog.added_files import ChangelogFile
 from spark_job.changelog.event_batch import EventBatch
 from spark_job.changelog.shape import ChangelogShape
 from spark_job.index.key_codec import KeyCodec
+
+
+class WorkFile(Protocol):
+    """A file that work reads: a file of the changelog or of the mirror."""
+
+    @property
+    def path(self) -> str:
+        """Its path."""
+
+    @property
+    def bytes(self) -> int:
+        """Its size, or an estimate of what is read from it."""
+
+    @property
+    def row_count(self) -> int:
+        """The number of its rows; 0 if it is unknown."""
+
+
+@dataclass(frozen=True)
+class MirrorWorkFile:
+    """A data file or segment of the mirror. `bytes`: an estimate of what is read from it."""
+
+    path: str
+    bytes: int
+    row_count: int
 
 
 class ShardOutput(Protocol):
@@ -28,18 +53,18 @@ class Work(Protocol[Result]):
     """The input of Spark tasks: files to read, and what to do with the events of each key range. It is pickled."""
 
     @property
-    def files(self) -> Sequence[ChangelogFile]:
+    def files(self) -> Sequence[WorkFile]:
         """The files to read, divided among the shards."""
 
     @property
-    def shared_files(self) -> Sequence[ChangelogFile]:
+    def shared_files(self) -> Sequence[WorkFile]:
         """Files that every shard reads completely, in addition."""
 
     @property
     def codec(self) -> KeyCodec:
         """The encoding of keys."""
 
-    def key_source(self, file: ChangelogFile) -> tuple[FileIO, tuple[int, ...]]:
+    def key_source(self, file: WorkFile) -> tuple[FileIO, tuple[int, ...]]:
         """Return the storage of a file, and the field ids of its key columns."""
 
     @property
@@ -68,7 +93,7 @@ class KeyOnlyWork:
     shape: ChangelogShape
 
     @property
-    def shared_files(self) -> tuple[ChangelogFile, ...]:
+    def shared_files(self) -> tuple[WorkFile, ...]:
         """Empty: no file is read by every shard."""
         return ()
 

@@ -68,56 +68,59 @@ class Catalogs:
             raise missing_file_error(path)
         return self.get(name)
 
-    def load_changelog(self, table: TableSettings) -> Table:
+    def load_changelog(self, table_settings: TableSettings) -> Table:
         """Return the changelog. Raise `ChangelogNotFound` if it does not exist."""
-        changelog = self._load(table.changelog_catalog, table.changelog_id)
+        changelog = self._load(table_settings.changelog_catalog, table_settings.changelog_id)
         if changelog is None:
             raise ChangelogNotFound(
-                f"{table.name}: there is no changelog {table.changelog_id}{self._suggestion(table)}. Check "
-                "changelog_table and namespace, or wait until the writer has created it."
+                f"{table_settings.name}: there is no changelog "
+                f"{table_settings.changelog_id}{self._suggestion(table_settings)}. Check changelog_table and "
+                "namespace, or wait until the writer has created it."
             )
         return apply_name_mapping(changelog)
 
-    def _suggestion(self, table: TableSettings) -> str:
+    def _suggestion(self, table_settings: TableSettings) -> str:
         """Return ` (did you mean …?)` if the namespace has a table with a similar name."""
-        changelog_id = table.changelog_id
+        changelog_id = table_settings.changelog_id
         names: list[str] = []
         with suppress(Exception):  # optional: a user may have permission to load tables but not to list them
             names = [
                 identifier[-1]
-                for identifier in self.get(table.changelog_catalog).list_tables(changelog_id.namespace)
+                for identifier in self.get(table_settings.changelog_catalog).list_tables(
+                    changelog_id.namespace
+                )
             ]
-        names = [name for name in names if name != table.mirror_id.name]
+        names = [name for name in names if name != table_settings.mirror_id.name]
         similar_names = difflib.get_close_matches(changelog_id.name, names, n=1, cutoff=0.75)
         return f" (did you mean {similar_names[0]}?)" if similar_names else ""
 
-    def load_mirror(self, table: TableSettings) -> Table | None:
+    def load_mirror(self, table_settings: TableSettings) -> Table | None:
         """Return the mirror, or None if it does not exist. The file of a separate SQLite catalog may be missing."""
-        has_separate_catalog = table.mirror_catalog != table.changelog_catalog
-        with translate_errors(table.name):
-            if has_separate_catalog and self._missing_sqlite_file(table.mirror_catalog) is not None:
+        has_separate_catalog = table_settings.mirror_catalog != table_settings.changelog_catalog
+        with translate_errors(table_settings.name):
+            if has_separate_catalog and self._missing_sqlite_file(table_settings.mirror_catalog) is not None:
                 return None
-        mirror = self._load(table.mirror_catalog, table.mirror_id)
+        mirror = self._load(table_settings.mirror_catalog, table_settings.mirror_id)
         if mirror is not None:
-            require_trusted_location_provider(mirror, configured_location_provider(table))
+            require_trusted_location_provider(mirror, configured_location_provider(table_settings))
         return mirror
 
-    def load_rejects(self, table: TableSettings) -> Table | None:
+    def load_rejects(self, table_settings: TableSettings) -> Table | None:
         """Return the rejects table, or None if it does not exist."""
-        rejects = self._load(table.mirror_catalog, table.rejects_id)
+        rejects = self._load(table_settings.mirror_catalog, table_settings.rejects_id)
         if rejects is not None:
-            require_trusted_location_provider(rejects, configured_location_provider(table))
+            require_trusted_location_provider(rejects, configured_location_provider(table_settings))
         return rejects
 
     def _missing_sqlite_file(self, name: str | None) -> Path | None:
         path = sqlite_path(self._settings.catalog_properties(name).get("uri", ""))
         return path if path is not None and not path.exists() else None
 
-    def with_renewable_credentials(self, name: str | None, table: Table) -> Table:
+    def with_renewable_credentials(self, name: str | None, iceberg_table: Table) -> Table:
         """Return the table, with a FileIO that renews vended credentials if its catalog vends any."""
-        if has_vended_credentials(table.config) and not isinstance(table.io, VendedIO):
-            table.io = VendedIO(*self._load_arguments(name), table)
-        return table
+        if has_vended_credentials(iceberg_table.config) and not isinstance(iceberg_table.io, VendedIO):
+            iceberg_table.io = VendedIO(*self._load_arguments(name), iceberg_table)
+        return iceberg_table
 
     def _load_arguments(self, name: str | None) -> tuple[str, dict[str, Any]]:
         """Return the arguments for `load_catalog`."""

@@ -37,70 +37,71 @@ METADATA_RETENTION = {
 
 
 def create_mirror(
-    catalog: Catalog, settings: TableSettings, changelog: Table, schema: Schema, ids: FieldMap
+    catalog: Catalog, table_settings: TableSettings, changelog: Table, schema: Schema, field_map: FieldMap
 ) -> Table:
     """Create the mirror and return it. Load it if another job or an earlier attempt created it."""
-    spec = validate_new_mirror(settings, schema)
-    if settings.format_version >= 3:
+    spec = validate_new_mirror(table_settings, schema)
+    if table_settings.format_version >= 3:
         enable_v3_metadata()
     with suppress(NamespaceAlreadyExistsError):  # another job created it concurrently
-        catalog.create_namespace_if_not_exists(settings.mirror_id.namespace)
+        catalog.create_namespace_if_not_exists(table_settings.mirror_id.namespace)
     properties = {
         **METADATA_RETENTION,
-        **settings.table_properties,
-        "format-version": str(settings.format_version),
-        PROPERTY_FIELD_MAP: dump_field_map(ids),
-        PROPERTY_SOURCE: f"{settings.changelog_id} {changelog.metadata.table_uuid}",
+        **table_settings.table_properties,
+        "format-version": str(table_settings.format_version),
+        PROPERTY_FIELD_MAP: dump_field_map(field_map),
+        PROPERTY_SOURCE: f"{table_settings.changelog_id} {changelog.metadata.table_uuid}",
     }
-    with catalog_response_errors(settings.name):
+    with catalog_response_errors(table_settings.name):
         try:
-            table = catalog.create_table(
-                settings.mirror_id.parts, schema, partition_spec=spec, properties=properties
+            mirror_table = catalog.create_table(
+                table_settings.mirror_id.parts, schema, partition_spec=spec, properties=properties
             )
         except TableAlreadyExistsError:
-            table = _load_existing(catalog, settings)
+            mirror_table = _load_existing(catalog, table_settings)
         except ValueError as error:
             if type(error) is not ValueError:  # an invalid response of the catalog
                 raise
             # PyIceberg cannot determine the table's location, or does not support its scheme.
             raise Invalid(
-                f"{settings.name}: the mirror cannot be created: {error}. Set the catalog's warehouse, or correct it."
+                f"{table_settings.name}: the mirror cannot be created: {error}. Set the catalog's warehouse, or "
+                "correct it."
             ) from error
-    require_trusted_location_provider(table, configured_location_provider(settings))
-    return _with_assigned_ids(table)
+    require_trusted_location_provider(mirror_table, configured_location_provider(table_settings))
+    return _with_assigned_ids(mirror_table)
 
 
-def validate_new_mirror(settings: TableSettings, schema: Schema) -> PartitionSpec:
+def validate_new_mirror(table_settings: TableSettings, schema: Schema) -> PartitionSpec:
     """Return the partition spec of a new mirror. Raise `Invalid` for wrong settings, before anything is created."""
-    if (conflict := added_name_conflict(settings, schema)) is not None:
+    if (conflict := added_name_conflict(table_settings, schema)) is not None:
         raise Invalid(conflict)
-    spec = build_partition_spec(settings.name, settings.partition_by, schema)
-    check_properties(settings.table_properties)
-    file_locations("", settings.table_properties)
-    if settings.format_version >= 3:
-        refuse_reserved_names(settings.name, schema)
+    spec = build_partition_spec(table_settings.name, table_settings.partition_by, schema)
+    check_properties(table_settings.table_properties)
+    file_locations("", table_settings.table_properties)
+    if table_settings.format_version >= 3:
+        refuse_reserved_names(table_settings.name, schema)
     return spec
 
 
-def _load_existing(catalog: Catalog, settings: TableSettings) -> Table:
+def _load_existing(catalog: Catalog, table_settings: TableSettings) -> Table:
     """Return the mirror that the catalog refused to create because it exists."""
     try:
-        return catalog.load_table(settings.mirror_id.parts)
+        return catalog.load_table(table_settings.mirror_id.parts)
     except NoSuchTableError as error:
         raise Transient(
-            f"{settings.name}: the catalog refused to create the mirror because it exists, but does not find it"
+            f"{table_settings.name}: the catalog refused to create the mirror because it exists, but does not find it"
         ) from error
 
 
-def _with_assigned_ids(table: Table) -> Table:
+def _with_assigned_ids(mirror_table: Table) -> Table:
     """Store the map to the field ids that the catalog assigned. Return the table."""
-    stored = table.metadata.properties.get(PROPERTY_FIELD_MAP)
-    if stored is not None and table.current_snapshot() is None:
-        assigned = dump_field_map(with_assigned_ids(load_field_map(stored), table.schema()))
+    stored = mirror_table.metadata.properties.get(PROPERTY_FIELD_MAP)
+    if stored is not None and mirror_table.current_snapshot() is None:
+        assigned = dump_field_map(with_assigned_ids(load_field_map(stored), mirror_table.schema()))
         if assigned != stored:
-            with table.transaction() as transaction:
+            with mirror_table.transaction() as transaction:
                 transaction.set_properties({PROPERTY_FIELD_MAP: assigned})
-    return table
+    return mirror_table
 
 
 def build_partition_spec(name: str, partition_by: Sequence[PartitionBy], schema: Schema) -> PartitionSpec:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
@@ -36,11 +36,11 @@ _ADDED_FILES = ("added-data-files", "added-delete-files")
 class CursorProperty(BaseModel):
     """The content of the property. It repeats the snapshot's summary, because the snapshot may expire.
 
-    `files_number`: sequence number of the last commit that added or removed files; 0 if the table has no files; None if
-    unknown.
+    `last_file_change_number`: sequence number of the last commit that added or removed files; 0 if the table has no
+    files; None if unknown. Stored as `files_number`.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     version: Literal[1] = 1
     branch: str = "main"
@@ -48,7 +48,9 @@ class CursorProperty(BaseModel):
     sequence_number: int
     epoch: int
     cursor: Cursor
-    files_number: int | None = None
+    last_file_change_number: int | None = Field(
+        default=None, validation_alias="files_number", serialization_alias="files_number"
+    )
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class CommitProperties:
 
 
 def commit_properties(
-    table: Table,
+    mirror_table: Table,
     root: Root,
     root_path: str,
     cursor: Cursor,
@@ -73,17 +75,19 @@ def commit_properties(
 
     `changes_files`: it adds or removes files. `empties_table`: it leaves the table without files.
     """
-    sequence_number = table.metadata.next_sequence_number()
+    sequence_number = mirror_table.metadata.next_sequence_number()
     if empties_table:
-        files_number: int | None = 0
+        last_file_change_number: int | None = 0
     else:
-        files_number = sequence_number if changes_files else _find_files_number(table.metadata)
+        last_file_change_number = (
+            sequence_number if changes_files else _find_last_file_change(mirror_table.metadata)
+        )
     cursor_property = CursorProperty(
         snapshot_id=root.snapshot_id,
         sequence_number=sequence_number,
         epoch=root.epoch,
         cursor=cursor,
-        files_number=files_number,
+        last_file_change_number=last_file_change_number,
     )
     summary = {
         PROPERTY_VERSION: _FORMAT_VERSION,
@@ -93,7 +97,10 @@ def commit_properties(
         PROPERTY_LIVE_ROWS: str(root.live_rows),
         PROPERTY_INDEX_ROOT: root_path,
     }
-    properties = {PROPERTY_CURSOR: cursor_property.model_dump_json(), PROPERTY_INDEX_ROOT: root_path}
+    properties = {
+        PROPERTY_CURSOR: cursor_property.model_dump_json(by_alias=True),
+        PROPERTY_INDEX_ROOT: root_path,
+    }
     return CommitProperties(summary, properties)
 
 
@@ -135,19 +142,19 @@ def is_expired_parent(
         between
     ):
         return False
-    files_number = (
+    last_file_change_number = (
         cursor_property.sequence_number
-        if cursor_property.files_number is None
-        else cursor_property.files_number
+        if cursor_property.last_file_change_number is None
+        else cursor_property.last_file_change_number
     )
-    if not files_number:  # the table had no files, so `snapshot` has only those that it added
+    if not last_file_change_number:  # the table had no files, so `snapshot` has only those that it added
         return not has_files_of_other_commits(io, snapshot)
-    return has_files_of_commit(io, snapshot, files_number) and not has_files_of_commits_between(
-        io, snapshot, files_number, cursor_property.sequence_number
+    return has_files_of_commit(io, snapshot, last_file_change_number) and not has_files_of_commits_between(
+        io, snapshot, last_file_change_number, cursor_property.sequence_number
     )
 
 
-def _find_files_number(metadata: TableMetadata) -> int | None:
+def _find_last_file_change(metadata: TableMetadata) -> int | None:
     """Return the sequence number of the commit that last changed the table's files; 0 if none ever did."""
     cursor_property = read_cursor_property(metadata.properties)
     sequence_number = metadata.next_sequence_number()
@@ -155,7 +162,7 @@ def _find_files_number(metadata: TableMetadata) -> int | None:
         if _changed_files(snapshot):
             return snapshot.sequence_number
         if cursor_property is not None and cursor_property.snapshot_id == snapshot.snapshot_id:
-            return cursor_property.files_number
+            return cursor_property.last_file_change_number
         sequence_number = snapshot.sequence_number or 0
     return 0 if sequence_number == 1 else None
 

@@ -63,13 +63,13 @@ class LiveDelete:
 class LiveFile:
     """A data file of a snapshot. If it has a deletion vector, `deletes` is that vector alone.
 
-    `deleted`: number of deletes, where another engine may have counted a row twice (see `recount_deleted_rows`).
+    `deleted_rows`: number of deletes, where another engine may have counted a row twice (see `recount_deleted_rows`).
     `added_by`: the snapshot that added it. `manifest`: the manifest that lists it.
     """
 
     path: str
     rows: int
-    deleted: int
+    deleted_rows: int
     spec_id: int
     partition: Record
     first_row_id: int | None = None
@@ -78,6 +78,11 @@ class LiveFile:
     data_sequence_number: int = 0
     manifest: str = ""
     bytes: int = 0
+
+    @property
+    def live_rows(self) -> int:
+        """The number of rows that no delete removes."""
+        return self.rows - self.deleted_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +208,7 @@ def _with_deletes(file: LiveFile, deletes: Sequence[_DeletedRows]) -> LiveFile:
         return file
     return replace(
         file,
-        deleted=sum(deleted_rows.count for deleted_rows in counted),
+        deleted_rows=sum(deleted_rows.count for deleted_rows in counted),
         deletes=tuple(deleted_rows.delete for deleted_rows in counted),
     )
 
@@ -235,7 +240,7 @@ def _to_live_file(entry: ManifestEntry, manifest: str) -> LiveFile:
     return LiveFile(
         path=file.file_path,
         rows=file.record_count,
-        deleted=0,
+        deleted_rows=0,
         spec_id=file.spec_id,
         partition=file.partition,
         first_row_id=first_row_id(file),

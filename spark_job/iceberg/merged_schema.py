@@ -20,10 +20,11 @@ class MergedSchema(BaseModel):
 
     `comment`: the changelog's table comment. `named`: names in the setting `columns` → the changelog's field ids that
     they referred to, so that a renamed column stays included or excluded. `dropped`: the changelog's field ids that it
-    dropped and the mirror still has. `own`: role → field id of the mirror's metadata columns.
+    dropped and the mirror still has. `metadata_columns`: role → field id of the mirror's metadata columns;
+    stored as `own`.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     version: Literal[1] = 1
     changelog_schema: int
@@ -32,7 +33,9 @@ class MergedSchema(BaseModel):
     comment: str | None = None
     named: dict[str, tuple[int, ...]] = Field(default_factory=dict)
     dropped: tuple[int, ...] = ()
-    own: dict[str, int] = Field(default_factory=dict)
+    metadata_columns: dict[str, int] = Field(
+        default_factory=dict, validation_alias="own", serialization_alias="own"
+    )
 
 
 def read_merged_schema(properties: Mapping[str, str]) -> MergedSchema | None:
@@ -43,7 +46,7 @@ def read_merged_schema(properties: Mapping[str, str]) -> MergedSchema | None:
         return None
 
 
-def known_metadata_columns(mirror: TableMetadata) -> Mapping[str, int]:
+def known_metadata_columns(mirror_metadata: TableMetadata) -> Mapping[str, int]:
     """Return the field ids of the mirror's metadata columns by role, for any changelog."""
-    merged_schema = read_merged_schema(mirror.properties)
-    return merged_schema.own if merged_schema else {}
+    merged_schema = read_merged_schema(mirror_metadata.properties)
+    return merged_schema.metadata_columns if merged_schema else {}

@@ -14,9 +14,7 @@ from icemirror.errors import REBUILD_ADVICE, RECREATE_ADVICE, Corrupt, Invalid
 from icemirror.tables.cursor import Cursor
 from icemirror.telemetry.logs import get_log
 from spark_job.columns.field_map import FieldMap, load_field_map, with_assigned_ids
-from spark_job.iceberg.ancestry import (
-    walk_ancestors,
-)
+from spark_job.iceberg.ancestry import walk_ancestors
 from spark_job.iceberg.cursor_property import CursorProperty, is_expired_parent, read_cursor_property
 from spark_job.iceberg.property_names import (
     PROPERTY_CURSOR,
@@ -94,37 +92,37 @@ class Mirror:
         return self.root.bytes if self.root else 0
 
 
-def require_mirror(table: Table, name: str) -> None:
+def require_mirror(iceberg_table: Table, name: str) -> None:
     """Raise `Invalid` if icemirror did not create the table."""
-    if PROPERTY_SOURCE not in table.metadata.properties:
+    if PROPERTY_SOURCE not in iceberg_table.metadata.properties:
         raise Invalid(
             f"{name}: the table exists, but icemirror did not create it. Drop it, or choose another mirror_table, "
             "so that none of your data is overwritten; or make it the mirror with `icemirror adopt`."
         )
 
 
-def read_mirror(table: Table, name: str) -> Mirror:
+def read_mirror(iceberg_table: Table, name: str) -> Mirror:
     """Return the mirror that a table holds. Raise `Invalid` if the table is no mirror."""
-    require_mirror(table, name)
-    properties = table.metadata.properties
+    require_mirror(iceberg_table, name)
+    properties = iceberg_table.metadata.properties
     field_map = _read_field_map(properties, name)
     cursor_property = read_cursor_property(properties)
     former_changelogs = frozenset(properties.get(PROPERTY_FORMER_SOURCES, "").split())
-    head = table.current_snapshot()
+    head = iceberg_table.current_snapshot()
     if head is None:
         return Mirror(
-            table=table,
+            table=iceberg_table,
             head=None,
             cursor=None,
             epoch=cursor_property.epoch if cursor_property else 0,
             root=None,
-            field_map=with_assigned_ids(field_map, table.schema()),
+            field_map=with_assigned_ids(field_map, iceberg_table.schema()),
             former_changelogs=former_changelogs,
         )
-    indexed_snapshot = _find_indexed_snapshot(table, name, head, cursor_property)
+    indexed_snapshot = _find_indexed_snapshot(iceberg_table, name, head, cursor_property)
     epoch = max(indexed_snapshot.epoch, cursor_property.epoch if cursor_property else 0)
     mirror = Mirror(
-        table=table,
+        table=iceberg_table,
         head=head,
         cursor=indexed_snapshot.cursor if indexed_snapshot.cursor.sources else None,
         epoch=epoch,
@@ -136,7 +134,9 @@ def read_mirror(table: Table, name: str) -> Mirror:
         former_changelogs=former_changelogs,
     )
     try:
-        root = _roots.get(indexed_snapshot.root_path, lambda: read_root(table.io, indexed_snapshot.root_path))
+        root = _roots.get(
+            indexed_snapshot.root_path, lambda: read_root(iceberg_table.io, indexed_snapshot.root_path)
+        )
     except (FileNotFoundError, Corrupt) as error:
         log.warning("index root unreadable", table=name, reason=str(error))
         return replace(mirror, root_unreadable=True)
@@ -164,24 +164,26 @@ class _IndexedSnapshot:
 
 
 def _find_indexed_snapshot(
-    table: Table, name: str, head: Snapshot, cursor_property: CursorProperty | None
+    iceberg_table: Table, name: str, head: Snapshot, cursor_property: CursorProperty | None
 ) -> _IndexedSnapshot:
     """Return icemirror's last snapshot: walk back from the head over foreign writes.
 
     If that snapshot has expired, the table's properties describe it, but only if it is exactly the snapshot at
     which the walk ends. After a rollback to an earlier snapshot the properties describe another history.
     """
-    snapshots = table.metadata.snapshots
+    snapshots = iceberg_table.metadata.snapshots
     oldest = head
     for oldest in walk_ancestors(snapshots, head.snapshot_id):
         if oldest.summary and PROPERTY_CURSOR in oldest.summary.additional_properties:
             return _parse_summary(oldest, oldest.summary.additional_properties, name)
-    if cursor_property is not None and is_expired_parent(table.io, cursor_property, oldest, snapshots):
+    if cursor_property is not None and is_expired_parent(
+        iceberg_table.io, cursor_property, oldest, snapshots
+    ):
         return _IndexedSnapshot(
             cursor_property.snapshot_id,
             cursor_property.cursor,
             cursor_property.epoch,
-            table.metadata.properties[PROPERTY_INDEX_ROOT],
+            iceberg_table.metadata.properties[PROPERTY_INDEX_ROOT],
         )
     raise Invalid(
         f"{name}: another writer made snapshot {head.snapshot_id}, and none of its ancestors is icemirror's. Roll the "

@@ -50,14 +50,14 @@ class StageLocation:
     request: it always overwrites one fixed file, whichever process works on it, for this `reason`.
     """
 
-    request: str | None
+    request_id: str | None
     path: str | None
     reason: str | None = None
 
     @property
     def is_by_policy(self) -> bool:
         """Return whether no user requested the rebuild."""
-        return self.request is None
+        return self.request_id is None
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Stage:
     """
 
     catalog: StageCatalog
-    request: str
+    request_id: str
     goal_sequence_number: int
     events: int = 0
     path: str | None = None
@@ -108,13 +108,13 @@ class StageCatalog(NoopCatalog):
         return CommitTableResponse.model_validate({"metadata": self.metadata, "metadata-location": ""})
 
 
-def begin_stage(mirror: Table, location: StageLocation, settings_fingerprint: str) -> Stage:
+def begin_stage(mirror_table: Table, location: StageLocation, settings_fingerprint: str) -> Stage:
     """Return an empty stage for the mirror as it is defined now."""
-    metadata = _without_history(mirror.metadata)
-    catalog = StageCatalog(mirror.name(), metadata, mirror.io)
+    metadata = _without_history(mirror_table.metadata)
+    catalog = StageCatalog(mirror_table.name(), metadata, mirror_table.io)
     return Stage(
         catalog,
-        f"{RESYNC_PREFIX}{uuid.uuid4()}" if location.request is None else location.request,
+        f"{RESYNC_PREFIX}{uuid.uuid4()}" if location.request_id is None else location.request_id,
         goal_sequence_number=0,
         path=location.path if location.is_by_policy else None,
         schema_id=metadata.current_schema_id,
@@ -123,33 +123,37 @@ def begin_stage(mirror: Table, location: StageLocation, settings_fingerprint: st
     )
 
 
-def find_stage(mirror: Table, location: StageLocation, settings_fingerprint: str) -> Stage | None:
+def find_stage(mirror_table: Table, location: StageLocation, settings_fingerprint: str) -> Stage | None:
     """Return a saved stage; None if its file is missing, was idle for too long, or mirror or settings have changed."""
     if location.path is None:
         return None
     try:
-        stage_file, metadata = read_stage_file(mirror.io, location.path)
+        stage_file, metadata = read_stage_file(mirror_table.io, location.path)
     except (FileNotFoundError, ValidationError):
         return None
-    is_same_definition = _is_built_for(metadata, _without_history(mirror.metadata), stage_file.schema_id)
-    is_same_request = location.request in (None, stage_file.request)
-    if not (is_same_request and is_same_definition and stage_file.made_with == settings_fingerprint):
+    is_same_definition = _is_built_for(
+        metadata, _without_history(mirror_table.metadata), stage_file.schema_id
+    )
+    is_same_request = location.request_id in (None, stage_file.request)
+    if not (
+        is_same_request and is_same_definition and stage_file.settings_fingerprint == settings_fingerprint
+    ):
         return None
     if time.time() - stage_file.touched_at > _MAX_IDLE_SECONDS:
         return None
     # A stage that was swapped in, whose file could not be deleted afterwards.
-    if location.is_by_policy and stage_file.request in completed_rebuilds(mirror):
+    if location.is_by_policy and stage_file.request in completed_rebuilds(mirror_table):
         return None
-    catalog = StageCatalog(mirror.name(), metadata, mirror.io)
+    catalog = StageCatalog(mirror_table.name(), metadata, mirror_table.io)
     return Stage(
         catalog,
         stage_file.request,
         stage_file.goal,
         stage_file.events,
         location.path,
-        stage_file.before,
+        stage_file.previous_path,
         stage_file.schema_id,
-        stage_file.made_with,
+        stage_file.settings_fingerprint,
         overwrites_file=location.is_by_policy,
     )
 
@@ -163,22 +167,22 @@ def save_stage(stage: Stage, location: str, events: int) -> Stage:
     )
     previous_path = None if stage.overwrites_file else stage.path
     stage_file = StageFile(
-        request=stage.request,
+        request=stage.request_id,
         touched_at=time.time(),
         goal=stage.goal_sequence_number,
         events=stage.events + events,
-        before=previous_path,
+        previous_path=previous_path,
         schema_id=stage.schema_id,
-        made_with=stage.settings_fingerprint,
+        settings_fingerprint=stage.settings_fingerprint,
         metadata=stage.catalog.metadata.model_dump_json(),
     )
     write_stage_file(stage.catalog.io, path, stage_file, overwrite=stage.overwrites_file)
     return replace(stage, events=stage_file.events, path=path, previous_path=previous_path)
 
 
-def completed_rebuilds(mirror: Table) -> list[str]:
+def completed_rebuilds(mirror_table: Table) -> list[str]:
     """Return the request ids of the last rebuilds that were swapped in, the newest last."""
-    return mirror.metadata.properties.get(PROPERTY_REBUILDS, "").split()
+    return mirror_table.metadata.properties.get(PROPERTY_REBUILDS, "").split()
 
 
 def superseded_stage_files(io: FileIO, stage: Stage, root_path: str) -> set[str]:
@@ -214,7 +218,9 @@ def _without_history(metadata: TableMetadata) -> TableMetadata:
     return metadata.model_copy(update=update)
 
 
-def _is_built_for(stage: TableMetadata, mirror: TableMetadata, schema_id: int | None) -> bool:
+def _is_built_for(
+    stage_metadata: TableMetadata, mirror_metadata: TableMetadata, schema_id: int | None
+) -> bool:
     """Return whether the stage was started, with this schema, for a table with the mirror's definition."""
 
     def definition(metadata: TableMetadata, schema: Schema | None) -> tuple[object, ...]:
@@ -233,5 +239,7 @@ def _is_built_for(stage: TableMetadata, mirror: TableMetadata, schema_id: int | 
             properties,
         )
 
-    schema_at_start = stage.schema() if schema_id is None else stage.schema_by_id(schema_id)
-    return definition(stage, schema_at_start) == definition(mirror, mirror.schema())
+    schema_at_start = stage_metadata.schema() if schema_id is None else stage_metadata.schema_by_id(schema_id)
+    return definition(stage_metadata, schema_at_start) == definition(
+        mirror_metadata, mirror_metadata.schema()
+    )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from spark_job.index.merge_segments import MergedStep
 from spark_job.index.plan_index_merge import IndexMerge
 from spark_job.index.segment import SegmentInfo
-from spark_job.index.tiers import RunGroup
+from spark_job.index.tiers import SortedRunGroup
 
 
 @dataclass(frozen=True)
@@ -17,9 +17,9 @@ class MergedIndex:
 
     segments: tuple[SegmentInfo, ...]
     added: tuple[SegmentInfo, ...] = ()
-    merging: tuple[RunGroup, ...] = ()
-    next_run: int = 1
-    newest_expired_order: tuple[int, ...] | None = None
+    merging: tuple[SortedRunGroup, ...] = ()
+    next_sorted_run: int = 1
+    newest_expired_tombstone_order: tuple[int, ...] | None = None
 
 
 def apply_index_merge(
@@ -41,22 +41,25 @@ def apply_index_merge(
             new_segments.setdefault(step.target, []).append(merged_step.segment)
     result: list[SegmentInfo] = []
     for segment in segments:
-        target = target_by_run.get(segment.run)
-        if target is None or (target not in merged_up_to and segment.run not in renumbered_runs):
+        target = target_by_run.get(segment.sorted_run)
+        if target is None or (target not in merged_up_to and segment.sorted_run not in renumbered_runs):
             result.append(segment)
-        elif segment.run in renumbered_runs:
-            result.append(segment.model_copy(update={"run": target}))
+        elif segment.sorted_run in renumbered_runs:
+            result.append(segment.model_copy(update={"sorted_run": target}))
         else:
             result.extend(new_segments.pop(target, ()))
             if segment.last_key > merged_up_to[target]:
                 first_key = max(segment.first_key, merged_up_to[target] + 1)
                 result.append(segment.model_copy(update={"first_key": first_key}))
-    remaining_runs = {segment.run for segment in result}
-    expired_orders = [merge.newest_expired_order, *(step.newest_expired_order for step in merged)]
+    remaining_runs = {segment.sorted_run for segment in result}
+    expired_orders = [
+        merge.newest_expired_tombstone_order,
+        *(step.newest_expired_tombstone_order for step in merged),
+    ]
     return MergedIndex(
         segments=tuple(result),
         added=(*repaired, *(step.segment for step in merged if step.segment)),
         merging=tuple(group for group in merge.groups if remaining_runs.intersection(group.inputs)),
-        next_run=merge.next_run,
-        newest_expired_order=max((order for order in expired_orders if order), default=None),
+        next_sorted_run=merge.next_sorted_run,
+        newest_expired_tombstone_order=max((order for order in expired_orders if order), default=None),
     )

@@ -23,7 +23,7 @@ class MergedStep:
     """The merged segment, or None if it would be empty, and the greatest order of the tombstones that expired."""
 
     segment: SegmentInfo | None
-    newest_expired_order: tuple[int, ...] | None = None
+    newest_expired_tombstone_order: tuple[int, ...] | None = None
 
 
 def run_index_merge(merge: IndexMerge) -> list[MergedStep]:
@@ -71,7 +71,7 @@ def merge_step(merge: IndexMerge, step: IndexMergeStep) -> MergedStep:
     if segment_written is None:
         return MergedStep(None, expired_order)
     written_at_ms = max(segment.written_at_ms for segment in step.inputs)
-    return MergedStep(segment_written.with_run(step.target, written_at_ms), expired_order)
+    return MergedStep(segment_written.with_sorted_run(step.target, written_at_ms), expired_order)
 
 
 def _to_root_ordinals(segment: SegmentInfo, entries: Entries, removed_ordinals: frozenset[int]) -> Entries:

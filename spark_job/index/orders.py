@@ -20,9 +20,8 @@ from spark_job.storage.read_exactly import read_exactly
 
 BLOB_TYPE = "icemirror-key-order-v1"
 _ROW_GROUP_ENTRIES = 16_384
-_READ_WHOLE_BYTES = (
-    1 << 18
-)  # up to this size: read in one request: Parquet would read the footer and each column separately
+# Up to this size it is read in one request: Parquet would read the footer and each column separately.
+_READ_WHOLE_BYTES = 1 << 18
 
 
 def encode_orders(orders: U64) -> bytes:

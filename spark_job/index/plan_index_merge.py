@@ -20,10 +20,10 @@ from spark_job.index.keys import Keys, concat_keys
 from spark_job.index.root import Root
 from spark_job.index.segment import SegmentInfo
 from spark_job.index.tiers import (
-    RunGroup,
-    SegmentRun,
+    SortedRun,
+    SortedRunGroup,
     choose_groups,
-    group_runs,
+    group_sorted_runs,
     merge_budget,
     ranges_overlap,
 )
@@ -58,11 +58,11 @@ class IndexMerge:
     location: str
     paths: tuple[str, ...] = ()
     removed_ordinals: frozenset[int] = frozenset()
-    groups: tuple[RunGroup, ...] = ()
-    renumbered: tuple[RunGroup, ...] = ()
+    groups: tuple[SortedRunGroup, ...] = ()
+    renumbered: tuple[SortedRunGroup, ...] = ()
     steps: tuple[IndexMergeStep, ...] = ()
-    next_run: int = 1
-    newest_expired_order: tuple[int, ...] | None = None
+    next_sorted_run: int = 1
+    newest_expired_tombstone_order: tuple[int, ...] | None = None
     expire_before_ms: int = 0
 
     @property
@@ -80,8 +80,8 @@ def plan_index_merge(
     """
     if root is None:
         return IndexMerge(io, location)
-    runs = group_runs(root.segments)
-    groups = choose_groups(runs, root.merging, root.next_run)
+    runs = group_sorted_runs(root.segments)
+    groups = choose_groups(runs, root.merging, root.next_sorted_run)
     renumbered = [
         group
         for group in groups
@@ -102,13 +102,13 @@ def plan_index_merge(
         groups=tuple(groups),
         renumbered=tuple(renumbered),
         steps=tuple(steps),
-        next_run=max([root.next_run, *(group.target + 1 for group in groups)]),
-        newest_expired_order=root.newest_expired_order,
+        next_sorted_run=max([root.next_sorted_run, *(group.target + 1 for group in groups)]),
+        newest_expired_tombstone_order=root.newest_expired_tombstone_order,
         expire_before_ms=expire_before_ms,
     )
 
 
-def can_join_without_rewrite(runs: Sequence[SegmentRun]) -> bool:
+def can_join_without_rewrite(runs: Sequence[SortedRun]) -> bool:
     """Return whether the runs become one by renumbering: they are large, and their keys do not overlap."""
     segments = [segment for run in runs for segment in run.segments]
     are_large = sum(segment.entries for segment in segments) >= len(segments) * MAX_STEP_ENTRIES // 4
@@ -116,7 +116,7 @@ def can_join_without_rewrite(runs: Sequence[SegmentRun]) -> bool:
 
 
 def plan_steps(
-    io: FileIO, group: RunGroup, runs: Sequence[SegmentRun], max_entries: int
+    io: FileIO, group: SortedRunGroup, runs: Sequence[SortedRun], max_entries: int
 ) -> Iterator[IndexMergeStep]:
     """Yield steps of a group in key order, until they contain about `max_entries` entries."""
     inputs = [segment for run in runs if run.number in group.inputs for segment in run.segments]

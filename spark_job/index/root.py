@@ -12,7 +12,7 @@ from pyiceberg.manifest import DataFile
 from icemirror.errors import REBUILD_ADVICE, Corrupt, Invalid
 from spark_job.index.puffin import Blob, read_blobs, read_span, write_puffin
 from spark_job.index.segment import SegmentInfo
-from spark_job.index.tiers import RunGroup
+from spark_job.index.tiers import SortedRunGroup
 from spark_job.storage.file_cache import FileCache
 
 BLOB_TYPE = "icemirror-index-root-v1"
@@ -24,27 +24,28 @@ _segment_paths_cache: FileCache[frozenset[str]] = FileCache(100_000, lambda path
 class IndexedFile(BaseModel):
     """A data file of the mirror. Segments refer to it by its ordinal in the root.
 
-    `removed`: no longer in the table; stored as `gone`.
+    `live_rows` is stored as `live`. `removed`: no longer in the table; stored as `gone`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     path: str
     rows: int
-    live: int
+    live_rows: int = Field(validation_alias="live", serialization_alias="live")
     removed: bool = Field(default=False, validation_alias="gone", serialization_alias="gone")
 
     @classmethod
     def for_new_file(cls, file: DataFile) -> IndexedFile:
         """Return the entry of a file that a commit adds: all rows are live."""
-        return cls(path=file.file_path, rows=file.record_count, live=file.record_count)
+        return cls(path=file.file_path, rows=file.record_count, live_rows=file.record_count)
 
 
 class Root(BaseModel):
     """One version of the index, bound to the snapshot that committed it.
 
-    `merging`: groups of runs that are being merged. `newest_expired_order`: the greatest order of a tombstone
-    that was dropped; stored as `expired`.
+    `next_sorted_run`: number of the next sorted run; stored as `next_run`. `merging`: groups of sorted runs that are
+    being merged. `newest_expired_tombstone_order`: the greatest order of a tombstone that was dropped; stored
+    as `expired`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
@@ -54,9 +55,9 @@ class Root(BaseModel):
     epoch: int
     segments: tuple[SegmentInfo, ...]
     files: tuple[IndexedFile, ...]
-    next_run: int = 1
-    merging: tuple[RunGroup, ...] = ()
-    newest_expired_order: tuple[int, ...] | None = Field(
+    next_sorted_run: int = Field(default=1, validation_alias="next_run", serialization_alias="next_run")
+    merging: tuple[SortedRunGroup, ...] = ()
+    newest_expired_tombstone_order: tuple[int, ...] | None = Field(
         default=None, validation_alias="expired", serialization_alias="expired"
     )
 
@@ -68,7 +69,7 @@ class Root(BaseModel):
     @property
     def live_rows(self) -> int:
         """Number of rows that are not deleted."""
-        return sum(file.live for file in self.files)
+        return sum(file.live_rows for file in self.files)
 
     @property
     def bytes(self) -> int:

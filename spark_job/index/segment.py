@@ -84,7 +84,7 @@ class Geometry(BaseModel):
 class SegmentInfo(BaseModel):
     """Everything a lookup needs to know about a segment. The root stores it, so lookups do not read the footer.
 
-    `greatest_order` is stored as `greatest`, `written_at_ms` as `written_at`.
+    `greatest_order` is stored as `greatest`, `sorted_run` as `run`, `written_at_ms` as `written_at`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
@@ -101,7 +101,7 @@ class SegmentInfo(BaseModel):
     last_key: int
     greatest_order: tuple[int, ...] = Field(validation_alias="greatest", serialization_alias="greatest")
     files: tuple[int, ...]
-    run: int = 0
+    sorted_run: int = Field(default=0, validation_alias="run", serialization_alias="run")
     written_at_ms: int = Field(default=0, validation_alias="written_at", serialization_alias="written_at")
 
     key_ids: tuple[int, ...] = ()
@@ -112,9 +112,9 @@ class SegmentInfo(BaseModel):
     directory_crc: int
     orders: Span
 
-    def with_run(self, run: int, written_at_ms: int) -> SegmentInfo:
-        """Return this segment as part of a run, written at this time."""
-        return self.model_copy(update={"run": run, "written_at_ms": written_at_ms})
+    def with_sorted_run(self, sorted_run: int, written_at_ms: int) -> SegmentInfo:
+        """Return this segment as part of a sorted run, written at this time."""
+        return self.model_copy(update={"sorted_run": sorted_run, "written_at_ms": written_at_ms})
 
     @property
     def block_layout(self) -> Hashable:

@@ -1,8 +1,8 @@
-"""Decides which runs of the index to merge, and how many entries in this commit. Pure.
+"""Decides which sorted runs of the index to merge, and how many entries in this commit. Pure.
 
-A *run* is a set of segments whose keys do not overlap: the result of one commit, or of merging several runs. A
-lookup searches at most one segment of each run, so runs must be few. A commit must not wait for the whole index to
-be rewritten, so it rewrites a limited number of entries.
+A *sorted run* (below: run) is a set of segments whose keys do not overlap: the result of one commit, or of merging
+several runs. A lookup searches at most one segment of each run, so runs must be few. A commit must not wait for the
+whole index to be rewritten, so it rewrites a limited number of entries.
 
 Runs fall into tiers by size. FAN_IN runs of one tier, adjacent in age, are merged into one run, one key range per
 commit. The merged range leaves the old runs: their first key is raised.
@@ -31,8 +31,8 @@ _REWRITTEN_PER_ADDED_ENTRY = 8
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentRun:
-    """Segments with one run number, whose keys do not overlap."""
+class SortedRun:
+    """Segments with one number, whose keys do not overlap."""
 
     number: int
     segments: tuple[SegmentInfo, ...]
@@ -43,7 +43,7 @@ class SegmentRun:
         return sum(segment.entries for segment in self.segments)
 
 
-class RunGroup(BaseModel):
+class SortedRunGroup(BaseModel):
     """Runs that are being merged into run `target`; `inputs` are their numbers, newest first."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -52,11 +52,11 @@ class RunGroup(BaseModel):
     inputs: tuple[int, ...]
 
 
-def group_runs(segments: Sequence[SegmentInfo]) -> list[SegmentRun]:
+def group_sorted_runs(segments: Sequence[SegmentInfo]) -> list[SortedRun]:
     """Return the runs of an index, newest first."""
     return [
-        SegmentRun(number, tuple(run_segments))
-        for number, run_segments in groupby(segments, key=lambda segment: segment.run)
+        SortedRun(number, tuple(run_segments))
+        for number, run_segments in groupby(segments, key=lambda segment: segment.sorted_run)
     ]
 
 
@@ -66,20 +66,20 @@ def merge_budget(added: int) -> int:
 
 
 def choose_groups(
-    runs: Sequence[SegmentRun], in_progress: Sequence[RunGroup], next_run: int
-) -> list[RunGroup]:
+    runs: Sequence[SortedRun], in_progress: Sequence[SortedRunGroup], next_sorted_run: int
+) -> list[SortedRunGroup]:
     """Return the groups to merge, those with the smallest runs first: they cost most lookups."""
     sizes = {run.number: run.entries for run in runs}
     groups = [group for group in in_progress if any(number in sizes for number in group.inputs)]
     busy = {number for group in groups for number in (group.target, *group.inputs)}
     for is_busy, neighbours in groupby(runs, key=lambda run: run.number in busy):
         for run_numbers in _full_tiers(list(neighbours)) if not is_busy else ():
-            groups.append(RunGroup(target=next_run, inputs=run_numbers))
-            next_run += 1
+            groups.append(SortedRunGroup(target=next_sorted_run, inputs=run_numbers))
+            next_sorted_run += 1
     return sorted(groups, key=lambda group: sum(sizes.get(number, 0) for number in group.inputs))
 
 
-def _full_tiers(runs: list[SegmentRun]) -> list[tuple[int, ...]]:
+def _full_tiers(runs: list[SortedRun]) -> list[tuple[int, ...]]:
     """Return the run numbers of each full tier among neighbouring runs.
 
     A small run between large ones counts as large: runs merge only with neighbours in age.
@@ -110,7 +110,7 @@ def tier_of(entries: int) -> int:
     return tier
 
 
-def ranges_overlap(runs: Sequence[SegmentRun]) -> bool:
+def ranges_overlap(runs: Sequence[SortedRun]) -> bool:
     """Return whether the key ranges of two segments of these runs overlap."""
     ranges = sorted((segment.first_key, segment.last_key) for run in runs for segment in run.segments)
     return any(later[0] <= earlier[1] for earlier, later in pairwise(ranges))

@@ -45,7 +45,7 @@ def choose_files_to_compact(
     full_tiers = [
         sorted(files, key=_is_empty)
         for files in tiers.values()
-        if len(files) >= FAN_IN and any(map(_live_rows, files))
+        if len(files) >= FAN_IN and any(file.live_rows for file in files)
     ]
     return tuple(_limit_commit(sorted(full_tiers, key=lambda files: sum(map(_live_bytes, files)))))
 
@@ -64,15 +64,11 @@ def _tier(file: LiveFile) -> int:
 
 
 def _live_bytes(file: LiveFile) -> int:
-    return file.bytes * _live_rows(file) // max(1, file.rows)
-
-
-def _live_rows(file: LiveFile) -> int:
-    return file.rows - file.deleted
+    return file.bytes * file.live_rows // max(1, file.rows)
 
 
 def _is_empty(file: LiveFile) -> bool:
-    return _live_rows(file) == 0
+    return file.live_rows == 0
 
 
 def _limit_commit(tiers: Iterable[list[LiveFile]]) -> Iterator[FileGroup]:

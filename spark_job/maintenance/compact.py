@@ -85,6 +85,13 @@ def find_files_to_compact(mirror: Mirror, skipped_files: SkippedFiles) -> tuple[
     return _choose_groups(mirror, _compactable_files(mirror), skipped_files)
 
 
+def count_skipped_files(mirror: Mirror, skipped_files: SkippedFiles) -> int:
+    """Return how many data files of a mirror are skipped; `skipped_files` may contain those of other tables."""
+    if not len(skipped_files):
+        return 0
+    return sum(file in skipped_files for file in live_files(mirror.table.io, mirror.head).values())
+
+
 def compact(
     mirror: Mirror, shape: ChangelogShape, location: str, run_id: str, skipped_files: SkippedFiles
 ) -> Compaction | None:
@@ -170,9 +177,10 @@ def _move_group(
 
 
 def _check_moved(moved: MovedRows, group: FileGroup) -> None:
-    """Raise `Corrupt` unless every live row of the group is in a new file and in the index."""
-    live = sum(file.rows - file.deleted for file in group)
-    written, indexed = sum(file.record_count for file in moved.data_files), len(moved.entries)
+    """Raise `Corrupt` unless every live row of the group is in a new file, and in the index if it has a key."""
+    live = sum(file.live_rows for file in group)
+    written = sum(file.record_count for file in moved.data_files)
+    indexed = written if moved.entries is None else len(moved.entries)
     if (written, indexed) != (live, live):
         raise Corrupt(
             f"{len(group)} files have {live} live rows, but {written} were moved and {indexed} indexed; nothing "
@@ -195,19 +203,17 @@ def _index_moved_rows(
     first_ordinals = np.cumsum(
         [len(root.files), *(len(moved_rows.data_files) for moved_rows in moved_groups[:-1])]
     )
+    moved_entries = [moved_rows.entries for moved_rows in moved_groups if moved_rows.entries is not None]
     file = np.concatenate(
-        [
-            first + moved_rows.entries.file
-            for first, moved_rows in zip(first_ordinals, moved_groups, strict=True)
-        ]
+        [first + entries.file for first, entries in zip(first_ordinals, moved_entries, strict=True)]
     )
-    keys = concat_keys([moved_rows.entries.keys for moved_rows in moved_groups])
+    keys = concat_keys([entries.keys for entries in moved_entries])
     order = keys.argsort()
     entries = Entries(
         keys.take(order),
         file[order].astype(np.int32),
-        np.concatenate([moved_rows.entries.pos for moved_rows in moved_groups])[order],
-        np.concatenate([moved_rows.entries.orders for moved_rows in moved_groups])[order],
+        np.concatenate([entries.pos for entries in moved_entries])[order],
+        np.concatenate([entries.orders for entries in moved_entries])[order],
     )
     paths = {ordinal: file.file_path for ordinal, file in enumerate(data_files, len(root.files))}
     segment = write_new_segment(mirror.table.io, location, entries, shape.key_definition, paths)
@@ -243,20 +249,20 @@ def root_after_compaction(
 ) -> Root:
     """Return the root after the commit: a new run for the moved rows, and the old files flagged as removed."""
     files = [
-        file.model_copy(update={"live": 0, "removed": True}) if file.path in removed_paths else file
+        file.model_copy(update={"live_rows": 0, "removed": True}) if file.path in removed_paths else file
         for file in old_root.files
     ]
     files.extend(map(IndexedFile.for_new_file, new_files.data_files))
     now_ms = int(time.time() * 1000)
     segment = new_files.segment
-    new_segments = [segment.with_run(old_root.next_run, now_ms)] if segment else []
+    new_segments = [segment.with_sorted_run(old_root.next_sorted_run, now_ms)] if segment else []
     root = old_root.model_copy(
         update={
             "snapshot_id": mirror.table.metadata.new_snapshot_id(),
             "epoch": mirror.epoch + 1,
             "segments": (*new_segments, *old_root.segments),
             "files": tuple(files),
-            "next_run": old_root.next_run + 1,
+            "next_sorted_run": old_root.next_sorted_run + 1,
         }
     )
     return drop_unreferenced_files(root)

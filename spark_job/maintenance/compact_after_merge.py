@@ -36,8 +36,8 @@ class CompactionQueue:
 
         A failure is logged and changes nothing, unless it shows that the index is wrong.
         """
-        mirror, name = table_plan.mirror, table_plan.settings.name
-        if mirror is None or name not in self._tables or not table_plan.settings.compact:
+        mirror, name = table_plan.mirror, table_plan.table_settings.name
+        if mirror is None or name not in self._tables or not table_plan.table_settings.compact:
             return mirror
         self._tables.remove(name)
         try:

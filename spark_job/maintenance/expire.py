@@ -25,26 +25,26 @@ _MAX_CLOCK_SKEW_SECONDS = 60
 
 
 def expire(
-    table: Table, name: str, *, configured_location: str | None = None, dry_run: bool = False
+    mirror_table: Table, name: str, *, configured_location: str | None = None, dry_run: bool = False
 ) -> ExpireResult:
     """Remove due snapshots and the files that only they reference; with `dry_run` only count them."""
-    require_owned_files(table.metadata, name)
+    require_owned_files(mirror_table.metadata, name)
     now_ms = int(time.time() * 1000)
-    table_index_location = index_location(table.metadata, configured_location)
+    table_index_location = index_location(mirror_table.metadata, configured_location)
     if dry_run:
-        return _count_due(table, name, now_ms, table_index_location)
-    _refuse_clock_skew(table.metadata, name, now_ms)
+        return _count_due(mirror_table, name, now_ms, table_index_location)
+    _refuse_clock_skew(mirror_table.metadata, name, now_ms)
     # Refuses a table whose metadata files would go to an unsupported location.
-    file_locations(table.metadata.location, table.metadata.properties)
+    file_locations(mirror_table.metadata.location, mirror_table.metadata.properties)
     snapshots = deleted = not_deleted = 0
 
     while True:
-        expiry, metadata = _expire_due(table, name, now_ms)
+        expiry, metadata = _expire_due(mirror_table, name, now_ms)
         if not expiry.snapshots:
             break
         snapshots += len(expiry.snapshots)
         discarded = delete_unreferenced_files(
-            table, find_expired_files(table, expiry, metadata, table_index_location)
+            mirror_table, find_expired_files(mirror_table, expiry, metadata, table_index_location)
         )
         deleted += discarded.deleted
         not_deleted += discarded.not_deleted
@@ -58,14 +58,14 @@ def expire(
     )
 
 
-def _expire_due(table: Table, name: str, now_ms: int) -> tuple[Expiry, TableMetadata]:
+def _expire_due(mirror_table: Table, name: str, now_ms: int) -> tuple[Expiry, TableMetadata]:
     """Commit the expiry of due snapshots. Return it, and the metadata after it."""
     retries = ConflictRetries(
         exhausted=f"{name}: another writer committed to the mirror during each of {MAX_ATTEMPTS} attempts to "
         "expire snapshots. Try again later."
     )
     while True:
-        current = table.catalog.load_table(table.name())
+        current = mirror_table.catalog.load_table(mirror_table.name())
         with retries:
             expiry = Expiry(current.metadata, due_snapshots(current.metadata, now_ms))
             return expiry, _commit_expiry(current, expiry) if expiry.snapshots else current.metadata
@@ -92,7 +92,7 @@ def _refuse_clock_skew(metadata: TableMetadata, name: str, now_ms: int) -> None:
         )
 
 
-def _commit_expiry(table: Table, expiry: Expiry) -> TableMetadata:
+def _commit_expiry(mirror_table: Table, expiry: Expiry) -> TableMetadata:
     """Commit an expiry on the head that was read: a running merge may build on it. Return the metadata after it."""
     same_head = AssertRefSnapshotId.model_validate(
         {"ref": MAIN_BRANCH, "snapshot-id": main_head(expiry.metadata)}
@@ -104,16 +104,16 @@ def _commit_expiry(table: Table, expiry: Expiry) -> TableMetadata:
     crash_point("expire")
     requirements = AssertTableUUID(uuid=expiry.metadata.table_uuid), same_head
     try:
-        metadata = table.catalog.commit_table(table, requirements, updates).metadata
+        metadata = mirror_table.catalog.commit_table(mirror_table, requirements, updates).metadata
     except CommitFailedException as error:
         raise Conflict(f"the mirror moved while its snapshots were expired: {error_text(error)}") from error
     crash_point("expired")
     return metadata
 
 
-def _count_due(table: Table, name: str, now_ms: int, table_index_location: str) -> ExpireResult:
+def _count_due(mirror_table: Table, name: str, now_ms: int, table_index_location: str) -> ExpireResult:
     """Return what the commits would remove, without committing."""
-    metadata, snapshots, files = table.metadata, 0, 0
+    metadata, snapshots, files = mirror_table.metadata, 0, 0
     while due := due_snapshots(metadata, now_ms):
         due_ids = {snapshot.snapshot_id for snapshot in due}
         metadata_after = metadata.model_copy(
@@ -123,7 +123,9 @@ def _count_due(table: Table, name: str, now_ms: int, table_index_location: str) 
                 ]
             }
         )
-        files += len(find_expired_files(table, Expiry(metadata, due), metadata_after, table_index_location))
+        files += len(
+            find_expired_files(mirror_table, Expiry(metadata, due), metadata_after, table_index_location)
+        )
         metadata, snapshots = metadata_after, snapshots + len(due)
     return ExpireResult(
         table=name, dry_run=True, snapshots=snapshots, retained=len(metadata.snapshots), files=files, left=0

@@ -17,14 +17,13 @@ from pyiceberg.io import FileIO
 from icemirror.errors import REBUILD_ADVICE, Corrupt, Invalid
 from icemirror.processes.crash_points import crash_point
 from icemirror.telemetry.logs import get_log
-from spark_job.changelog.added_files import ChangelogFile
 from spark_job.changelog.event_batch import EventBatch, concat_events
 from spark_job.changelog.shape import ChangelogShape, Operation
 from spark_job.columns.arrays import Indices
 from spark_job.columns.distinct import distinct
 from spark_job.columns.parquet_columns import open_parquet, read_columns, read_rows_at
 from spark_job.engine.engine import Engine
-from spark_job.engine.work import KeyOnlyWork
+from spark_job.engine.work import KeyOnlyWork, MirrorWorkFile, WorkFile
 from spark_job.iceberg.live_files import LiveFile, live_files
 from spark_job.iceberg.mirror import Mirror
 from spark_job.index.keys import concat_keys, isin_sorted
@@ -74,9 +73,7 @@ def compare_files(root: Root, live: Mapping[str, LiveFile]) -> IndexDifference:
         changed={
             ordinal: live[file.path]
             for ordinal, file in enumerate(root.files)
-            if file.path in live
-            and not file.removed
-            and live[file.path].rows - live[file.path].deleted != file.live
+            if file.path in live and not file.removed and live[file.path].live_rows != file.live_rows
         },
     )
 
@@ -92,7 +89,7 @@ def count_distinct_deletes(
     still_changed = {
         ordinal: file
         for ordinal, file in zip(difference.changed, changed, strict=True)
-        if file.rows - file.deleted != root.files[ordinal].live
+        if file.live_rows != root.files[ordinal].live_rows
     }
     return IndexDifference(tuple(added), difference.removed, still_changed)
 
@@ -140,11 +137,11 @@ class ForeignWritesWork(KeyOnlyWork):
     location: str
 
     @property
-    def files(self) -> tuple[ChangelogFile, ...]:
+    def files(self) -> tuple[WorkFile, ...]:
         """The files to read; estimated at eight bytes of key per row."""
-        return tuple(ChangelogFile(file.path, 8 * file.keys, file.keys, 0, 0) for file in self.foreign_files)
+        return tuple(MirrorWorkFile(file.path, 8 * file.keys, file.keys) for file in self.foreign_files)
 
-    def key_source(self, file: ChangelogFile) -> tuple[FileIO, tuple[int, ...]]:
+    def key_source(self, file: WorkFile) -> tuple[FileIO, tuple[int, ...]]:
         """Return the mirror's storage and the field ids of its key."""
         return self.io, self.key_ids
 
@@ -237,7 +234,7 @@ class ForeignWritesWork(KeyOnlyWork):
 
 def to_indexed_file(file: LiveFile) -> IndexedFile:
     """Return the entry of the root for a live file."""
-    return IndexedFile(path=file.path, rows=file.rows, live=file.rows - file.deleted)
+    return IndexedFile(path=file.path, rows=file.rows, live_rows=file.live_rows)
 
 
 def apply_foreign_writes(
@@ -253,12 +250,16 @@ def apply_foreign_writes(
         for ordinal, file in enumerate(root.files)
     ]
     files.extend(map(to_indexed_file, difference.added))
-    segments = [shard.segment.with_run(root.next_run, written_at_ms) for shard in shards if shard.segment]
+    segments = [
+        shard.segment.with_sorted_run(root.next_sorted_run, written_at_ms)
+        for shard in shards
+        if shard.segment
+    ]
     return root.model_copy(
         update={
             "segments": (*segments, *root.segments),
             "files": tuple(files),
-            "next_run": root.next_run + 1,
+            "next_sorted_run": root.next_sorted_run + 1,
         }
     )
 
@@ -267,16 +268,16 @@ def _update_file(
     ordinal: int, file: IndexedFile, difference: IndexDifference, removed_rows: int
 ) -> IndexedFile:
     if ordinal in difference.removed:
-        return file.model_copy(update={"live": 0, "removed": True})
+        return file.model_copy(update={"live_rows": 0, "removed": True})
     if ordinal not in difference.changed:
         return file
-    live = difference.changed[ordinal].rows - difference.changed[ordinal].deleted
-    if file.live - live != removed_rows:
+    live_rows = difference.changed[ordinal].live_rows
+    if file.live_rows - live_rows != removed_rows:
         raise Corrupt(
-            f"another writer deleted {file.live - live} rows, but the key index has {removed_rows} of them; "
+            f"another writer deleted {file.live_rows - live_rows} rows, but the key index has {removed_rows} of them; "
             f"nothing was committed. To continue, {REBUILD_ADVICE}. The data file: {file.path}"
         )
-    return file.model_copy(update={"live": live})
+    return file.model_copy(update={"live_rows": live_rows})
 
 
 def index_foreign_writes(
@@ -291,7 +292,7 @@ def index_foreign_writes(
     if not difference:
         return mirror, ()
     files_with_deletes = {
-        file.path: file for file in (*difference.added, *difference.changed.values()) if file.deleted
+        file.path: file for file in (*difference.added, *difference.changed.values()) if file.deleted_rows
     }
     deleted = {
         path: distinct(positions)

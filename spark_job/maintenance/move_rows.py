@@ -43,11 +43,14 @@ class IndexMismatch(Corrupt):
 
 @dataclass(frozen=True)
 class MovedRows:
-    """The new data files of a group, and their entries by key; `entries.file` counts within `data_files`."""
+    """The new data files of a group, and their entries by key; `entries.file` counts within `data_files`.
+
+    `entries` is None for a table without a key.
+    """
 
     group: FileGroup
     data_files: tuple[DataFile, ...]
-    entries: Entries
+    entries: Entries | None
 
 
 def move_rows(
@@ -90,8 +93,7 @@ def _write_in_order(mirror: Mirror, group: FileGroup, rows: _Rows, written: list
     crash_point("write-moved")
     new = write_rows(mirror.table.io, mirror.table.metadata, rows.table, written)
     crash_point("moved-written")
-    orders = np.zeros((len(rows.pos), 1), dtype=np.uint64)
-    return MovedRows(group, new.files, Entries(rows.keys, new.file, new.pos, orders))
+    return MovedRows(group, new.files, None)
 
 
 @dataclass(frozen=True)
@@ -112,10 +114,10 @@ def _read_live_rows(mirror: Mirror, root: Root, shape: ChangelogShape, group: Fi
         refuse_reserved_names(".".join(mirror.table.name()), schema)
         schema = with_lineage(schema)
     target = schema_to_pyarrow(schema)
-    ids = {field_id: field_id for field_id in field_ids(schema.as_struct())}
+    field_map = {field_id: field_id for field_id in field_ids(schema.as_struct())}
     missing_columns = MissingColumns(schema, metadata.specs())
     key_ids = [mirror.field_map[key_id] for key_id in shape.key_ids]
-    deleted = read_deleted_positions(io, {file.path: file for file in group if file.deleted})
+    deleted = read_deleted_positions(io, {file.path: file for file in group if file.deleted_rows})
     ordinals = {file.path: ordinal for ordinal, file in enumerate(root.files)}
     budget = _MemoryBudget(MAX_BYTES)
 
@@ -126,7 +128,7 @@ def _read_live_rows(mirror: Mirror, root: Root, shape: ChangelogShape, group: Fi
         defaults = missing_columns.values_in_file(file.spec_id, file.partition)
         with open_parquet(io, file.path, file.rows) as parquet:
             columns = read_columns(parquet, file.path, key_ids) if key_ids else []
-            pieces = read_selected_rows(io, parquet, pos, Projection(file.path, ids, defaults), target)
+            pieces = read_selected_rows(io, parquet, pos, Projection(file.path, field_map, defaults), target)
             table = pa.concat_tables([target.empty_table(), *map(budget.reserve, pieces)])
         if has_lineage:
             table = materialize_lineage(table, file.first_row_id or 0, file.data_sequence_number, pos)
@@ -134,9 +136,7 @@ def _read_live_rows(mirror: Mirror, root: Root, shape: ChangelogShape, group: Fi
         keys = shape.key_codec.encode(live_keys) if live_keys else Keys(np.zeros(len(pos), dtype=np.uint64))
         return _Rows(table, keys, np.full(len(pos), ordinals[file.path], dtype=np.int32), pos)
 
-    rows_by_file = map_parallel(
-        read_file, [file for file in group if file.rows > file.deleted], group[0].path
-    )
+    rows_by_file = map_parallel(read_file, [file for file in group if file.live_rows > 0], group[0].path)
     return _Rows(
         pa.concat_tables([rows.table for rows in rows_by_file]),
         concat_keys([rows.keys for rows in rows_by_file]),

@@ -47,19 +47,21 @@ def clean_orphans(
     Files are listed, and running rebuilds found, before the table is loaded again: what was committed meanwhile counts
     as referenced.
     """
-    table = load_table()
-    require_owned_files(table.metadata, name)
-    locations, unlisted = table_locations(table.metadata)
-    table_index_location = index_location(table.metadata, configured_location)
-    now = time.time() if dry_run else storage_time(table.io, table_index_location)
-    stored_files = [file for location in locations for file in list_files(table.io, location)]
-    stored_index_files = list(list_files(table.io, table_index_location))
-    metadata_path = table.metadata.properties.get(METADATA_PATH, "").rstrip("/")
-    stored_metadata_files = list(list_files(table.io, metadata_path)) if metadata_path in unlisted else []
+    iceberg_table = load_table()
+    require_owned_files(iceberg_table.metadata, name)
+    locations, unlisted = table_locations(iceberg_table.metadata)
+    table_index_location = index_location(iceberg_table.metadata, configured_location)
+    now = time.time() if dry_run else storage_time(iceberg_table.io, table_index_location)
+    stored_files = [file for location in locations for file in list_files(iceberg_table.io, location)]
+    stored_index_files = list(list_files(iceberg_table.io, table_index_location))
+    metadata_path = iceberg_table.metadata.properties.get(METADATA_PATH, "").rstrip("/")
+    stored_metadata_files = (
+        list(list_files(iceberg_table.io, metadata_path)) if metadata_path in unlisted else []
+    )
     crash_point("orphans-listed")
-    staged = staged_names(table.io, table_index_location, now - older_than_seconds)
+    staged = staged_names(iceberg_table.io, table_index_location, now - older_than_seconds)
     current = load_table()
-    if current.metadata.table_uuid != table.metadata.table_uuid:
+    if current.metadata.table_uuid != iceberg_table.metadata.table_uuid:
         raise Transient(f"{name}: the table was recreated while its files were listed; nothing was deleted")
     referenced = referenced_names(current)
     unreferenced = [
@@ -74,7 +76,7 @@ def clean_orphans(
         referenced |= index_file_names
     orphans, recent = choose_orphans(stored_files, referenced | staged, now - older_than_seconds)
     crash_point("delete-orphans")
-    discarded = discard(table.io, () if dry_run else [file.path for file in orphans])
+    discarded = discard(iceberg_table.io, () if dry_run else [file.path for file in orphans])
     crash_point("orphans-deleted")
     return OrphansResult(
         table=name,
@@ -129,15 +131,15 @@ def table_locations(metadata: TableMetadata) -> tuple[list[str], tuple[str, ...]
     return listed, tuple(unlisted)
 
 
-def referenced_names(table: Table) -> set[str]:
+def referenced_names(iceberg_table: Table) -> set[str]:
     """Return the names of all files that the table references, by any writer."""
-    io, metadata = table.io, table.metadata
+    io, metadata = iceberg_table.io, iceberg_table.metadata
     manifests = manifests_by_snapshot(io, metadata.snapshots)
     manifests_by_path = {
         manifest.manifest_path: manifest for group in manifests.values() for manifest in group
     }
     paths: set[str] = {
-        table.metadata_location,
+        iceberg_table.metadata_location,
         *manifests_by_path,
         *live_paths(io, manifests_by_path.values()),
     }
@@ -147,16 +149,17 @@ def referenced_names(table: Table) -> set[str]:
     return {file_name(path) for path in paths}
 
 
-def index_names(table: Table) -> set[str] | None:
+def index_names(iceberg_table: Table) -> set[str] | None:
     """Return the names of all files that the index references; None if a root cannot be read.
 
     The table property counts too: it contains the root of icemirror's last snapshot, which another engine may expire.
     """
-    metadata = table.metadata
+    metadata = iceberg_table.metadata
     root = metadata.properties.get(PROPERTY_INDEX_ROOT)
     try:
         return {
-            file_name(path) for path in index_files(table.io, metadata.snapshots, *([root] if root else []))
+            file_name(path)
+            for path in index_files(iceberg_table.io, metadata.snapshots, *([root] if root else []))
         }
     except (FileNotFoundError, Corrupt):
         return None

@@ -12,12 +12,18 @@ from pyiceberg.io import FileIO
 
 from icemirror.errors import Corrupt, Invalid
 from spark_job.changelog.added_files import ChangelogFile
-from spark_job.changelog.event_batch import EventBatch, concat_events, sort_by_position
+from spark_job.changelog.event_batch import (
+    EventBatch,
+    concat_events,
+    event_orders,
+    pack_positions,
+    sort_by_position,
+)
 from spark_job.changelog.read_events import read_events
 from spark_job.changelog.shape import ChangelogShape
 from spark_job.columns.arrays import U64
 from spark_job.columns.parquet_columns import open_parquet, read_columns
-from spark_job.engine.work import KeyOnlyWork
+from spark_job.engine.work import KeyOnlyWork, MirrorWorkFile, WorkFile
 from spark_job.index.keys import Keys, concat_keys, floor_indices, isin_sorted
 from spark_job.index.segment import TOMBSTONE, Entries
 from spark_job.index.write_segment import write_new_segment
@@ -30,7 +36,7 @@ _AFTER_ALL_COMMITS = np.iinfo(np.uint64).max
 
 
 class RebuildOperation(IntEnum):
-    """Values of `EventBatch.operation` that follow those of `Operation`: rows of the mirror instead of events."""
+    """Values of `EventBatch.operation` for rows of the mirror; see `event_batch` for all values."""
 
     LIVE_ROW = 2
     DELETED_ROW = 3
@@ -74,12 +80,12 @@ class RebuildSegmentWork(KeyOnlyWork):
     rebuilds_whole_index: bool = False
 
     @property
-    def files(self) -> tuple[ChangelogFile, ...]:
+    def files(self) -> tuple[WorkFile, ...]:
         """The files to read; a row of a data file is estimated at eight bytes of key."""
-        data_files = [ChangelogFile(file.path, 8 * file.rows, file.rows, 0, 0) for file in self.data_files]
+        data_files = [MirrorWorkFile(file.path, 8 * file.rows, file.rows) for file in self.data_files]
         return (*self.history, *data_files)
 
-    def key_source(self, file: ChangelogFile) -> tuple[FileIO, tuple[int, ...]]:
+    def key_source(self, file: WorkFile) -> tuple[FileIO, tuple[int, ...]]:
         """Return the storage of a file and the field ids of its key."""
         is_data_file = any(data_file.path == file.path for data_file in self.data_files)
         return (self.io, self.key_ids) if is_data_file else (self.changelog_io, self.shape.key_ids)
@@ -143,8 +149,7 @@ class RebuildSegmentWork(KeyOnlyWork):
         events = collapse_changes(
             self._without_stale(batch.take(batch.operation < RebuildOperation.LIVE_ROW), rows)
         )
-        snapshots = np.array([file.sequence_number for file in self.history], dtype=np.uint64)
-        orders = np.column_stack([events.sequence, snapshots[events.file]])
+        orders = event_orders(events, self.history)
         tombstone_keys = concat_keys(
             [
                 self._keys_without_live_row(events.keys, deleted_rows),
@@ -179,10 +184,10 @@ class RebuildSegmentWork(KeyOnlyWork):
         )
         if not len(rows) or (commit_before == _AFTER_ALL_COMMITS).all():
             return events
-        snapshots = np.array([file.sequence_number for file in self.history], dtype=np.uint64)
+        sequence_numbers = np.array([file.sequence_number for file in self.history], dtype=np.uint64)
         row_indices = np.maximum(floor_indices(rows.keys, events.keys), 0)
         row_added_after = commit_before[rows.file.astype(np.intp) - len(self.history)][row_indices]
-        is_stale = isin_sorted(events.keys, rows.keys) & (snapshots[events.file] > row_added_after)
+        is_stale = isin_sorted(events.keys, rows.keys) & (sequence_numbers[events.file] > row_added_after)
         return events.take(~is_stale)
 
     def _keys_without_live_row(self, keys: Keys, deleted_rows: EventBatch) -> Keys:
@@ -195,11 +200,11 @@ class RebuildSegmentWork(KeyOnlyWork):
             return keys
         older_entries = read_key_entries(self.older_index, keys, self.default_order)
         ordinals = np.array([file.ordinal for file in self.data_files], dtype=np.int64)
-        deleted_positions = _pack_positions(
+        deleted_positions = pack_positions(
             ordinals[deleted_rows.file.astype(np.intp) - len(self.history)], deleted_rows.row
         )
         has_live_row = (older_entries.file >= 0) & ~np.isin(
-            _pack_positions(older_entries.file, older_entries.pos), deleted_positions
+            pack_positions(older_entries.file, older_entries.pos), deleted_positions
         )
         return keys.take(~has_live_row)
 
@@ -220,11 +225,6 @@ class RebuildSegmentWork(KeyOnlyWork):
         if has_event.any():
             orders[has_event] = event_orders[floor_indices(event_keys, keys.take(has_event))]
         return orders
-
-
-def _pack_positions(file: NDArray[np.signedinteger], pos: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Return each position as one number: file in the high 32 bits, row in the low ones."""
-    return (file.astype(np.int64) << np.int64(32)) | pos.astype(np.int64)
 
 
 def sort_by_key(events: EventBatch) -> EventBatch:

@@ -67,7 +67,7 @@ class SegmentRebuilder:
                 segment = segments[index]
                 if segment.path in damaged:
                     work = self._plan_work(mirror, root, segment, tuple(segments[index + 1 :]))
-                    rebuilt = self._run(work, segment.run, segment.written_at_ms)
+                    rebuilt = self._run(work, segment.sorted_run, segment.written_at_ms)
                     segments[index : index + 1] = rebuilt
                     added.extend(rebuilt)
                     written += [new_segment.path for new_segment in rebuilt]
@@ -90,12 +90,12 @@ class SegmentRebuilder:
             else newest_order(self.changelog_io, work.history, self.shape)
         )
         segments = self._run(
-            replace(work, default_order=default_order), root.next_run, int(time.time() * 1000)
+            replace(work, default_order=default_order), root.next_sorted_run, int(time.time() * 1000)
         )
-        root = root.model_copy(update={"segments": segments, "next_run": root.next_run + 1})
+        root = root.model_copy(update={"segments": segments, "next_sorted_run": root.next_sorted_run + 1})
         return replace(mirror, root=root, root_unreadable=False, has_foreign_writes=False), segments
 
-    def _run(self, work: RebuildSegmentWork, run: int, written_at_ms: int) -> tuple[SegmentInfo, ...]:
+    def _run(self, work: RebuildSegmentWork, sorted_run: int, written_at_ms: int) -> tuple[SegmentInfo, ...]:
         """Return the segments that the work wrote, with their run."""
         log.warning(
             "rebuilding segments of the key index",
@@ -104,7 +104,9 @@ class SegmentRebuilder:
         )
         shards = self.engine.run(work) if work.files else []
         crash_point("segments-rebuilt")
-        return tuple(shard.segment.with_run(run, written_at_ms) for shard in shards if shard.segment)
+        return tuple(
+            shard.segment.with_sorted_run(sorted_run, written_at_ms) for shard in shards if shard.segment
+        )
 
     def _plan_work(
         self, mirror: Mirror, root: Root, damaged: SegmentInfo | None, older: tuple[SegmentInfo, ...]
@@ -116,7 +118,7 @@ class SegmentRebuilder:
             ordinal: live[file.path] for ordinal, file in enumerate(root.files) if file.path in live
         }
         deleted = read_deleted_positions(
-            io, {file.path: file for file in live_by_ordinal.values() if file.deleted}
+            io, {file.path: file for file in live_by_ordinal.values() if file.deleted_rows}
         )
         commits_before = commits_before_foreign_files(mirror.table.metadata, live)
         no_positions = np.empty(0, dtype=np.int64)
@@ -157,7 +159,7 @@ class SegmentRebuilder:
 def _with_live_rows(root: Root, data_files: Sequence[SegmentDataFile]) -> Root:
     """Return the root with the live rows of each data file; `data_files` has all of them."""
     files = [
-        root.files[file.ordinal].model_copy(update={"live": file.rows - len(file.deleted)})
+        root.files[file.ordinal].model_copy(update={"live_rows": file.rows - len(file.deleted)})
         for file in data_files
     ]
     return root.model_copy(update={"files": tuple(files)})

@@ -64,5 +64,5 @@ def count_live_rows(mirror: Mirror) -> Mirror:
     live = recount_deleted_rows(io, live_files(io, mirror.head), None)
     files = tuple(map(to_indexed_file, live.values()))
     root = Root(snapshot_id=mirror.head.snapshot_id, epoch=mirror.epoch, segments=(), files=files)
-    next_run = mirror.root.next_run if mirror.root else root.next_run
-    return replace(mirror, root=root.model_copy(update={"next_run": next_run}))
+    next_sorted_run = mirror.root.next_sorted_run if mirror.root else root.next_sorted_run
+    return replace(mirror, root=root.model_copy(update={"next_sorted_run": next_sorted_run}))

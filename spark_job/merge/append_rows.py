@@ -17,7 +17,7 @@ from spark_job.changelog.event_batch import EventBatch, concat_events, sort_by_p
 from spark_job.changelog.require_inserts import require_inserts
 from spark_job.index.keys import Keys
 from spark_job.merge.effects import EventEffects
-from spark_job.merge.shard_result import HistoryNeeded, ShardOutcome, ShardResult
+from spark_job.merge.shard_result import ShardOutcome, ShardResult
 from spark_job.merge.slice_work import SliceWork
 from spark_job.merge.write_winners import write_event_rows
 from spark_job.storage.discard import discard_on_error
@@ -26,7 +26,7 @@ from spark_job.write.data_files import NOTHING_WRITTEN
 
 @dataclass(frozen=True)
 class AppendWork(SliceWork):
-    """A slice of inserts. Shards are runs of consecutive events: the event's ordinal serves as its key."""
+    """A slice of inserts. Shards are stretches of consecutive events: the event's ordinal serves as its key."""
 
     def read(self, ordinals: range) -> EventBatch:
         """Return the events of some files, keyed by their ordinal in the slice."""
@@ -36,7 +36,7 @@ class AppendWork(SliceWork):
         file = self.files[ordinal]
         require_inserts(self.changelog_io, file, self.shape)
         events_before = sum(earlier.events for earlier in self.files[:ordinal])
-        event_count = sum(file.events for file in self.files)
+        event_count = sum(slice_file.events for slice_file in self.files)
         ordinals = np.arange(events_before, events_before + file.events, dtype=np.uint64)
         # Ordinals are spread over the whole key range, so that key ranges cut them evenly.
         spacing = np.uint64(((1 << 64) - 1) // max(event_count, 1))
@@ -59,8 +59,6 @@ class AppendWork(SliceWork):
         with discard_on_error(self.mirror_io) as paths:
             crash_point("write-data")
             written = write_event_rows(self, events, paths) if len(events) else NOTHING_WRITTEN
-            if isinstance(written, HistoryNeeded):
-                return written
             crash_point("data-written")
         return ShardResult(
             events=len(events),

@@ -98,7 +98,7 @@ def _read_sample(
 ) -> tuple[Indices, list[pa.Array]]:
     """Return at most `max_rows` of the indices for each of a few files, and the mirror's keys at their (file, pos)."""
     sampled: list[Indices] = []
-    tables: list[list[pa.Array]] = []
+    columns_by_file: list[list[pa.Array]] = []
     for ordinal in np.sort(random_sample(distinct(file[indices]), SAMPLE_FILES)):
         path, in_file = sources.mirror_paths[int(ordinal)], indices[file[indices] == ordinal]
         with open_parquet(sources.mirror_io, path, buffer_bytes=_BUFFER_BYTES) as parquet:
@@ -108,9 +108,9 @@ def _read_sample(
             columns = read_columns(
                 parquet, path, sources.mirror_key_ids, [group], int(rows_in_group.max()) + 1
             )
-            tables.append([column.take(pa.array(rows_in_group)) for column in columns])
+            columns_by_file.append([column.take(pa.array(rows_in_group)) for column in columns])
             sampled.append(in_file[chosen])
-    return np.concatenate(sampled), concat_columns(tables)
+    return np.concatenate(sampled), concat_columns(columns_by_file)
 
 
 def choose_sample_rows(

@@ -32,9 +32,9 @@ def decide_late_events(
 ) -> LocatedKeys | HistoryNeeded:
     """Return `located` with late events decided by the changelog's history; `HistoryNeeded` if the work lacks it."""
     if work.is_replay:
-        located, unresolved = find_replay_changes(orders, located, work.newest_expired_order)
+        located, unresolved = find_replay_changes(orders, located, work.newest_expired_tombstone_order)
     else:
-        unresolved = find_possibly_late_events(orders, located, work.newest_expired_order)
+        unresolved = find_possibly_late_events(orders, located, work.newest_expired_tombstone_order)
     if not unresolved.any():
         return located
     if work.history is None:
@@ -53,24 +53,26 @@ def _ranks_in_history(files: Sequence[ChangelogFile], history: Sequence[Changelo
 
 
 def find_possibly_late_events(
-    orders: U64, located: LocatedKeys, newest_expired_order: tuple[int, ...] | None
+    orders: U64, located: LocatedKeys, newest_expired_tombstone_order: tuple[int, ...] | None
 ) -> Mask:
     """Return which events may be late: their key may have had a newer tombstone, which has expired."""
-    if newest_expired_order is None:
+    if newest_expired_tombstone_order is None:
         return np.zeros(len(orders), dtype=np.bool_)
     is_absent: Mask = located.file == ABSENT
-    return is_absent & ~is_greater(orders, newest_expired_order)
+    return is_absent & ~is_greater(orders, newest_expired_tombstone_order)
 
 
 def find_replay_changes(
-    orders: U64, located: LocatedKeys, newest_expired_order: tuple[int, ...] | None
+    orders: U64, located: LocatedKeys, newest_expired_tombstone_order: tuple[int, ...] | None
 ) -> tuple[LocatedKeys, Mask]:
     """Return the located keys, and which changes a replay would apply.
 
     A key whose tombstone may have expired is skipped: another writer may have deleted it.
     """
     order_comparison = np.where(
-        find_possibly_late_events(orders, located, newest_expired_order), np.int8(0), located.order_comparison
+        find_possibly_late_events(orders, located, newest_expired_tombstone_order),
+        np.int8(0),
+        located.order_comparison,
     )
     return replace(located, order_comparison=order_comparison), order_comparison > 0
 

@@ -81,7 +81,9 @@ def fill_metadata_columns(
     metadata: MetadataValues, rows: pa.Table, winners: EventBatch, sources: KeySources, index: SearchableIndex
 ) -> pa.Table:
     """Return the rows of these events, sorted by (file, row), with the metadata columns filled."""
-    column_indices = {read_field_id(field, ""): index for index, field in enumerate(rows.schema)}
+    column_indices = {
+        read_field_id(field, ""): column_index for column_index, field in enumerate(rows.schema)
+    }
     for role, field_id in metadata.ids.items():
         column_index = column_indices[field_id]
         values = _column_values(metadata, role, winners, sources, index)

@@ -11,12 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-import numpy as np
 from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadata
 
 from spark_job.changelog.added_files import ChangelogFile
-from spark_job.changelog.event_batch import EventBatch, concat_events
+from spark_job.changelog.event_batch import EventBatch, concat_events, event_orders
 from spark_job.changelog.rejected_rows import read_events_with_rejects
 from spark_job.changelog.shape import ChangelogShape
 from spark_job.columns.arrays import U64
@@ -52,7 +51,7 @@ class SliceWork(ABC):
     indexed_paths: tuple[str, ...]
     index_location: str
     key_check_rows: int | None
-    newest_expired_order: tuple[int, ...] | None = None  # of the tombstones that have expired
+    newest_expired_tombstone_order: tuple[int, ...] | None = None
     history: tuple[ChangelogFile, ...] | None = None  # the changelog before this slice, if it is needed
     is_replay: bool = False
     first_row_ids: tuple[int | None, ...] | None = None  # of the indexed files; None below format v3
@@ -70,7 +69,7 @@ class SliceWork(ABC):
         """The encoding of keys."""
         return self.shape.key_codec
 
-    def key_source(self, file: ChangelogFile) -> tuple[FileIO, tuple[int, ...]]:
+    def key_source(self, file: object) -> tuple[FileIO, tuple[int, ...]]:
         """Return the changelog's storage, and the field ids of its key."""
         return self.changelog_io, self.shape.key_ids
 
@@ -111,8 +110,7 @@ class SliceWork(ABC):
 
     def orders(self, changes: EventBatch) -> U64:
         """Return the order of each change: sequence and changelog snapshot."""
-        sequence_numbers = np.array([file.sequence_number for file in self.files], dtype=np.uint64)
-        return np.column_stack([changes.sequence, sequence_numbers[changes.file]])
+        return event_orders(changes, self.files)
 
 
 WorkClass = TypeVar("WorkClass", bound=SliceWork)
@@ -149,7 +147,7 @@ def prepare_work(
         else SearchableIndex(mirror.table.io),
         indexed_paths=tuple(file.path for file in root.files) if root else (),
         index_location=index_location,
-        newest_expired_order=root.newest_expired_order if root else None,
+        newest_expired_tombstone_order=root.newest_expired_tombstone_order if root else None,
         key_check_rows=key_check_rows,
         first_row_ids=None if table_plan.is_stage else find_first_row_ids(mirror, metadata.schema()),
         indexed_files=find_indexed_files(mirror, metadata, table_plan.is_stage)

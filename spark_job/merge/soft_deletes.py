@@ -40,7 +40,7 @@ def restore_old_keys(
     io: FileIO,
     files: Sequence[ChangelogFile],
     shape: ChangelogShape,
-    ids: FieldMap,
+    field_map: FieldMap,
 ) -> pa.Table:
     """Return the rows of these events, sorted by (file, row), with the old key in those of `OLD_KEY_DELETE` events."""
     indices = np.flatnonzero(winners.has_flag(OLD_KEY_DELETE))
@@ -59,7 +59,7 @@ def restore_old_keys(
     selection = np.arange(rows.num_rows)
     selection[indices] = rows.num_rows + np.arange(len(indices))
     for key_id, arrays in zip(shape.key_ids, old_keys, strict=True):
-        column_index = column_indices[ids[key_id]]
+        column_index = column_indices[field_map[key_id]]
         field, column = rows.schema.field(column_index), rows.column(column_index)
         chunks = [*column.chunks, *(_as_type(array, field.type) for array in arrays)]
         rows = rows.set_column(column_index, field, pa.chunked_array(chunks).take(pa.array(selection)))

@@ -24,7 +24,7 @@ from pyiceberg.schema import Schema
 
 from icemirror.errors import Invalid
 from spark_job.changelog.added_files import ChangelogFile
-from spark_job.changelog.event_batch import EventBatch, concat_events
+from spark_job.changelog.event_batch import EventBatch, concat_events, event_orders
 from spark_job.changelog.read_events import read_events
 from spark_job.changelog.read_rows import read_at_positions
 from spark_job.changelog.shape import ChangelogShape
@@ -41,27 +41,26 @@ from spark_job.merge.value_search import ValueSearch
 
 
 @dataclass(frozen=True)
-class EventHistory:
+class ReadableEvents:
     """Events and the files that contain them. `max_bytes`: limit of one read of several rows."""
 
     io: FileIO
     files: Sequence[ChangelogFile]
     shape: ChangelogShape
-    ids: FieldMap
+    field_map: FieldMap
     events: EventBatch
     max_bytes: int | None = None
 
     @property
     def orders(self) -> U64:
         """The order of each event: sequence and changelog snapshot."""
-        sequence_numbers = np.array([file.sequence_number for file in self.files], dtype=np.uint64)
-        return np.column_stack([self.events.sequence, sequence_numbers[self.events.file]])
+        return event_orders(self.events, self.files)
 
-    def take(self, selected: Mask) -> EventHistory:
+    def take(self, selected: Mask) -> ReadableEvents:
         """Return the selected events."""
         return replace(self, events=self.events.take(selected))
 
-    def select_keys(self, keys: Keys) -> EventHistory:
+    def select_keys(self, keys: Keys) -> ReadableEvents:
         """Return the events of some keys, which must be ascending."""
         return self.take(isin_sorted(self.events.keys, keys))
 
@@ -73,7 +72,7 @@ class EventHistory:
             self.files,
             events.file,
             events.row,
-            self.ids,
+            self.field_map,
             schema,
             self.shape.defaults,
             self.max_bytes,
@@ -85,16 +84,16 @@ class UnchangedValues:
     """Where to search for unchanged values.
 
     `indexed_files`: the mirror's files, by ordinal of the index. `history`: the merged part of the changelog, None if
-    the plan does not include it. `newest_expired_order`: that of the newest expired tombstone.
+    the plan does not include it. A *boundary* of a key is an event before which no value counts, such as a delete.
     """
 
-    slice_events: EventHistory
+    slice_events: ReadableEvents
     mirror_io: FileIO
     index: SearchableIndex
     indexed_files: tuple[MirrorRowFile, ...]
     schema: Schema
     history: tuple[ChangelogFile, ...] | None
-    newest_expired_order: tuple[int, ...] | None
+    newest_expired_tombstone_order: tuple[int, ...] | None
     is_replay: bool
 
     def fill(self, winners: EventBatch, rows: pa.Table) -> pa.Table | HistoryNeeded:
@@ -117,10 +116,10 @@ class UnchangedValues:
             incomplete.keys,
             {name: mask[indices] for name, mask in missing.items()},
         )
-        is_bounded = self._search(search, replace(self.slice_events, events=incomplete))
-        if isinstance(is_bounded, HistoryNeeded):
-            return is_bounded
-        self._resolve_unknown_values(search, incomplete, is_bounded)
+        has_boundary = self._search(search, replace(self.slice_events, events=incomplete))
+        if isinstance(has_boundary, HistoryNeeded):
+            return has_boundary
+        self._resolve_unknown_values(search, incomplete, has_boundary)
         return search.patch(rows, indices)
 
     def _find_missing_values(self, winners: EventBatch, rows: pa.Table) -> Mapping[str, Mask]:
@@ -130,7 +129,7 @@ class UnchangedValues:
         is_delete = winners.is_delete
         if not self.slice_events.shape.keeps_deleted_rows or not is_delete.any():
             return missing
-        changelog_ids = set(self.slice_events.ids.values())
+        changelog_ids = set(self.slice_events.field_map.values())
         names = [
             field.name
             for field in self.schema.fields
@@ -140,10 +139,10 @@ class UnchangedValues:
 
     @property
     def _key_names(self) -> set[str]:
-        shape, ids = self.slice_events.shape, self.slice_events.ids
-        return {self.schema.find_field(ids[key_id]).name for key_id in shape.key_ids}
+        shape, field_map = self.slice_events.shape, self.slice_events.field_map
+        return {self.schema.find_field(field_map[key_id]).name for key_id in shape.key_ids}
 
-    def _search(self, search: ValueSearch, winners: EventHistory) -> Mask | HistoryNeeded:
+    def _search(self, search: ValueSearch, winners: ReadableEvents) -> Mask | HistoryNeeded:
         """Search all sources; return which keys have a boundary in the events, before which nothing counts."""
         entries = read_key_entries(self.index, search.keys, (0,) * (winners.shape.sequence.parts + 1))
         # A replay reads a range of the merged changelog; earlier events count as well.
@@ -153,28 +152,28 @@ class UnchangedValues:
             else self.slice_events.select_keys(search.keys)
         )
         candidates = self._drop_stale(candidates, search.keys, entries)
-        is_bounded = self._search_events(search, candidates, skip_last=not self.is_replay)
-        self._search_rows(search, entries, ~is_bounded)
-        self._search_first_deletes(search, candidates, ~is_bounded)
-        if not (search.unresolved & ~is_bounded).any() or self.is_replay:
-            return is_bounded
+        has_boundary = self._search_events(search, candidates, skip_last=not self.is_replay)
+        self._search_rows(search, entries, ~has_boundary)
+        self._search_first_deletes(search, candidates, ~has_boundary)
+        if not (search.unresolved & ~has_boundary).any() or self.is_replay:
+            return has_boundary
         if self.history is None:
             return HistoryNeeded("values are unchanged, but the mirror does not contain their rows")
         candidates = self._merged_and_slice_events(search.keys)
         key_index = floor_indices(search.keys, candidates.events.keys)
         # Not by commit: compacting a changelog moves events to other commits.
         is_earlier = compare_orders(candidates.events.sequence, winners.events.sequence[key_index]) <= 0
-        candidates = candidates.take(is_earlier & ~is_bounded[key_index])
-        is_bounded |= self._search_events(search, candidates, skip_last=True)
-        self._search_first_deletes(search, candidates, ~is_bounded)
-        return is_bounded
+        candidates = candidates.take(is_earlier & ~has_boundary[key_index])
+        has_boundary |= self._search_events(search, candidates, skip_last=True)
+        self._search_first_deletes(search, candidates, ~has_boundary)
+        return has_boundary
 
-    def _search_events(self, search: ValueSearch, candidates: EventHistory, *, skip_last: bool) -> Mask:
+    def _search_events(self, search: ValueSearch, candidates: ReadableEvents, *, skip_last: bool) -> Mask:
         if self.slice_events.shape.keeps_deleted_rows:
             candidates, skip_last = candidates.take(~candidates.events.is_delete), False
         return search.search_events(candidates.events, candidates.read, skip_last=skip_last)
 
-    def _search_first_deletes(self, search: ValueSearch, candidates: EventHistory, allowed: Mask) -> None:
+    def _search_first_deletes(self, search: ValueSearch, candidates: ReadableEvents, allowed: Mask) -> None:
         """With soft deletes, use the values of a delete that is the first event of its key."""
         if not self.slice_events.shape.keeps_deleted_rows or not (search.unresolved & allowed).any():
             return
@@ -192,19 +191,19 @@ class UnchangedValues:
         is_filled[filled_keys] = True
         search.fill_with_nulls(is_filled)
 
-    def _drop_stale(self, candidates: EventHistory, keys: Keys, entries: KeyEntries) -> EventHistory:
+    def _drop_stale(self, candidates: ReadableEvents, keys: Keys, entries: KeyEntries) -> ReadableEvents:
         """Return the events that are newer than the index entry of their key, or than expired tombstones."""
         key_index, orders = floor_indices(keys, candidates.events.keys), candidates.orders
         comparison = compare_orders(orders, entries.orders[key_index])
         is_newer = comparison > 0 if self.is_replay else comparison >= 0
         may_be_late = (
             np.zeros_like(is_newer)
-            if self.newest_expired_order is None
-            else ~is_greater(orders, self.newest_expired_order)
+            if self.newest_expired_tombstone_order is None
+            else ~is_greater(orders, self.newest_expired_tombstone_order)
         )
         return candidates.take(np.where(entries.file[key_index] == ABSENT, ~may_be_late, is_newer))
 
-    def _read_merged_events(self, keys: Keys) -> EventHistory:
+    def _read_merged_events(self, keys: Keys) -> ReadableEvents:
         """Return the events of these keys in the merged part of the changelog."""
         base, batches = self.slice_events, [self.slice_events.events.take(np.empty(0, dtype=np.intp))]
         for ordinal, file in enumerate(self.history or ()):
@@ -212,7 +211,7 @@ class UnchangedValues:
             batches.append(events.take(isin_sorted(events.keys, keys)))
         return replace(base, files=self.history or (), events=concat_events(batches))
 
-    def _merged_and_slice_events(self, keys: Keys) -> EventHistory:
+    def _merged_and_slice_events(self, keys: Keys) -> ReadableEvents:
         """Return the merged events of these keys, followed by those of the slice."""
         merged, slice_events = self._read_merged_events(keys), self.slice_events.select_keys(keys).events
         renumbered = replace(slice_events, file=slice_events.file + np.uint32(len(merged.files)))
@@ -232,14 +231,14 @@ class UnchangedValues:
             self.indexed_files,
             entries.file[key_index].astype(np.uint32),
             entries.pos[key_index].astype(np.uint32),
-            {field_id: field_id for field_id in self.slice_events.ids.values()},
+            {field_id: field_id for field_id in self.slice_events.field_map.values()},
             search.schema,
             None,
             self.slice_events.max_bytes,
         )
         search.add_values(key_index, rows, accept_placeholders=True)
 
-    def _resolve_unknown_values(self, search: ValueSearch, winners: EventBatch, is_bounded: Mask) -> None:
+    def _resolve_unknown_values(self, search: ValueSearch, winners: EventBatch, has_boundary: Mask) -> None:
         """Set values that were not found to NULL, or raise `Invalid`."""
         key_index = np.flatnonzero(search.unresolved)
         if not len(key_index):
@@ -251,7 +250,9 @@ class UnchangedValues:
             search.fill_with_nulls()
             return
         path = self.slice_events.files[int(winners.file[first])].path
-        cause = "its key was deleted or changed before" if is_bounded[first] else "its key was never inserted"
+        cause = (
+            "its key was deleted or changed before" if has_boundary[first] else "its key was never inserted"
+        )
         advice = (
             f"{name} cannot be NULL"
             if shape.null_for_unknown_value
@@ -271,13 +272,13 @@ def find_placeholders(
     return {name: mask for name, mask in masks.items() if mask is not None}
 
 
-def complete_row(history: EventHistory, row: pa.Table, schema: Schema) -> tuple[pa.Table, list[str]]:
+def complete_row(key_events: ReadableEvents, row: pa.Table, schema: Schema) -> tuple[pa.Table, list[str]]:
     """Return the row of the last event of one key, filled from earlier events, and the columns that remain unknown."""
-    placeholder = history.shape.unchanged_placeholder
+    placeholder = key_events.shape.unchanged_placeholder
     missing = {} if placeholder is None else find_placeholders(row, placeholder, set())
     if placeholder is None or not missing:
         return row, []
     first = np.zeros(1, dtype=np.intp)
-    search = ValueSearch(schema, placeholder, history.events.keys.take(first), missing)
-    search.search_events(history.events, history.read, skip_last=True)
+    search = ValueSearch(schema, placeholder, key_events.events.keys.take(first), missing)
+    search.search_events(key_events.events, key_events.read, skip_last=True)
     return search.patch(row, first), search.unresolved_columns(0)

@@ -76,8 +76,8 @@ class ValueSearch:
         while True:
             searched = np.flatnonzero(self.unresolved & (position >= earliest))
             if not len(searched):
-                is_bounded: Mask = boundaries_before[last + 1] > boundaries_before[first]
-                return is_bounded
+                has_boundary: Mask = boundaries_before[last + 1] > boundaries_before[first]
+                return has_boundary
             down_to = np.maximum(earliest[searched], position[searched] - step + 1)
             count = position[searched] - down_to + 1
             steps_back = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import overload
+
 import numpy as np
 import pyarrow as pa
 from pyiceberg.manifest import DataFile
@@ -16,7 +18,7 @@ from spark_job.merge.metadata_columns import fill_metadata_columns
 from spark_job.merge.shard_result import HistoryNeeded
 from spark_job.merge.slice_work import SliceWork
 from spark_job.merge.soft_deletes import restore_old_keys
-from spark_job.merge.unchanged_values import EventHistory, UnchangedValues
+from spark_job.merge.unchanged_values import ReadableEvents, UnchangedValues
 from spark_job.write.data_files import NOTHING_WRITTEN, WrittenRows, write_rows
 from spark_job.write.row_lineage import read_row_ids, with_row_ids
 
@@ -55,7 +57,7 @@ def _unchanged_values(work: SliceWork, events: EventBatch) -> UnchangedValues | 
     if not work.shape.keeps_values:
         return None
     return UnchangedValues(
-        EventHistory(
+        ReadableEvents(
             work.changelog_io,
             work.files,
             work.shape,
@@ -68,9 +70,23 @@ def _unchanged_values(work: SliceWork, events: EventBatch) -> UnchangedValues | 
         work.indexed_files,
         work.metadata.schema(),
         work.history,
-        work.newest_expired_order,
+        work.newest_expired_tombstone_order,
         work.is_replay,
     )
+
+
+@overload
+def write_event_rows(work: SliceWork, winners: EventBatch, paths: list[str]) -> WrittenRows: ...
+
+
+@overload
+def write_event_rows(
+    work: SliceWork,
+    winners: EventBatch,
+    paths: list[str],
+    row_ids: pa.Array | None,
+    unchanged: UnchangedValues | None,
+) -> WrittenRows | HistoryNeeded: ...
 
 
 def write_event_rows(
@@ -80,7 +96,10 @@ def write_event_rows(
     row_ids: pa.Array | None = None,
     unchanged: UnchangedValues | None = None,
 ) -> WrittenRows | HistoryNeeded:
-    """Write the rows of the winners, ascending by key; in halves if they take too much memory."""
+    """Write the rows of the winners, ascending by key; in halves if they take too much memory.
+
+    Only unchanged values can need the history.
+    """
     try:
         return _write_at_once(work, winners, paths, row_ids, unchanged)
     except RowsExceedMemory:
@@ -104,7 +123,7 @@ def _write_at_once(
     row_ids: pa.Array | None,
     unchanged: UnchangedValues | None,
 ) -> WrittenRows | HistoryNeeded:
-    """Write the winners' rows, ascending by key if codes keep the order of keys; they are read in file order.
+    """Read the winners' rows in file order. Write them ascending by key, if codes keep the order of keys.
 
     Consecutive keys then get consecutive positions, which the index stores as runs, and row groups can be skipped.
     """

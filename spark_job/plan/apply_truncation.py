@@ -44,15 +44,15 @@ def apply_truncation(
         if unmerged is None or not is_new_truncation(unmerged.truncation, shape.applied_truncation):
             return table_plan, slice_
         if not _is_delivered_again(table_plan, slice_, unmerged.truncation):
-            return _diverged(table_plan.settings, shape, unmerged)
+            return _diverged(table_plan.table_settings, shape, unmerged)
         return _with_truncation(table_plan, slice_, unmerged.truncation)
-    if table_plan.settings.on_truncate == "stop" and not table_plan.is_stage:
+    if table_plan.table_settings.on_truncate == "stop" and not table_plan.is_stage:
         return table_plan, slice_
     last = find_truncation(table_plan.changelog.io, table_plan.unmerged_files, shape)
     if last is None:
         return table_plan, slice_
     if mirror is not None and mirror.live_rows and not table_plan.is_stage:
-        return _diverged(table_plan.settings, shape, last)  # an adopted mirror has rows from before
+        return _diverged(table_plan.table_settings, shape, last)  # an adopted mirror has rows from before
     return _with_truncation(table_plan, slice_, last.truncation)
 
 
@@ -64,7 +64,7 @@ def find_unmerged_truncation(table_plan: TablePlan) -> Diverged | None:
     last = find_truncation(table_plan.changelog.io, table_plan.unmerged_files, shape)
     if last is None or not is_new_truncation(last.truncation, shape.applied_truncation):
         return None
-    return _diverged(table_plan.settings, shape, last)
+    return _diverged(table_plan.table_settings, shape, last)
 
 
 def require_truncation_in_changelog(table_plan: TablePlan) -> None:
@@ -77,7 +77,7 @@ def require_truncation_in_changelog(table_plan: TablePlan) -> None:
     applied = table_plan.shape.applied_truncation
     if source is None or applied is None or not applied.commit or not _is_unmerged(applied, source):
         return
-    name, changelog = table_plan.settings.changelog_id, table_plan.changelog
+    name, changelog = table_plan.table_settings.changelog_id, table_plan.changelog
     if changelog.metadata.next_sequence_number() <= applied.commit:
         raise Transient(
             f"{name}: the catalog returned a state before commit {applied.commit}; a later poll may return a newer one."
@@ -109,9 +109,9 @@ def refuse_truncation_in_resync(table_plan: TablePlan) -> None:
         raise Invalid(describe_truncation(table_plan.shape, last.path, last.truncation.row))
 
 
-def _diverged(table: TableSettings, shape: ChangelogShape, located: LocatedTruncation) -> Diverged:
+def _diverged(table_settings: TableSettings, shape: ChangelogShape, located: LocatedTruncation) -> Diverged:
     details = describe_truncation(shape, located.path, located.truncation.row)
-    return Diverged(table, DivergenceCause.SOURCE_TRUNCATED, details)
+    return Diverged(table_settings, DivergenceCause.SOURCE_TRUNCATED, details)
 
 
 def _is_unmerged(truncation: Truncation, source: CursorSource) -> bool:

@@ -30,7 +30,7 @@ class UnmergedSlices:
 
 def merged_files(table_plan: TablePlan) -> list[ChangelogFile]:
     """Return the changelog files up to the cursor, in the order of their events."""
-    name = str(table_plan.settings.changelog_id)
+    name = str(table_plan.table_settings.changelog_id)
     history = whole_history(table_plan.changelog, name)
     unmerged_paths = table_plan.unmerged_paths
     files = added_files(table_plan.changelog.io, name, history)
@@ -42,7 +42,7 @@ def merged_files(table_plan: TablePlan) -> list[ChangelogFile]:
     ]
 
 
-def find_recreated(table: TableSettings, changelog: Table, mirror: Mirror | None) -> Diverged | None:
+def find_recreated(table_settings: TableSettings, changelog: Table, mirror: Mirror | None) -> Diverged | None:
     """Return a divergence if the changelog is another table than the one that was merged."""
     uuid = str(changelog.metadata.table_uuid)
     source = mirror.cursor.source if mirror and mirror.cursor else None
@@ -50,22 +50,22 @@ def find_recreated(table: TableSettings, changelog: Table, mirror: Mirror | None
         return None
     if mirror is not None and uuid in mirror.former_changelogs:
         raise Transient(
-            f"{table.changelog_id}: the catalog shows a table (uuid {uuid}) that was dropped before the current "
-            "changelog was created; a later poll may show the current one. If the old table was restored on purpose, "
-            f"{REBUILD_ADVICE}."
+            f"{table_settings.changelog_id}: the catalog shows a table (uuid {uuid}) that was dropped before the "
+            "current changelog was created; a later poll may show the current one. If the old table was restored on "
+            f"purpose, {REBUILD_ADVICE}."
         )
     if source is None:
         return None
     return Diverged(
-        table,
+        table_settings,
         DivergenceCause.CHANGELOG_RECREATED,
-        f"{table.changelog_id}: was dropped and recreated (uuid {uuid}, merged so far: {source.uuid}). "
+        f"{table_settings.changelog_id}: was dropped and recreated (uuid {uuid}, merged so far: {source.uuid}). "
         f"To follow it, {REBUILD_ADVICE}; with on_truncate: rebuild the next merge does that.",
     )
 
 
-def plan_backlog(
-    table: TableSettings,
+def plan_unmerged_slices(
+    table_settings: TableSettings,
     changelog: Table,
     mirror: Mirror | None,
     limits: SliceLimits,
@@ -75,13 +75,13 @@ def plan_backlog(
 
     `up_to`: the sequence number of the last commit to plan, instead of the head's.
     """
-    if (recreated := find_recreated(table, changelog, mirror)) is not None:
+    if (recreated := find_recreated(table_settings, changelog, mirror)) is not None:
         return recreated
-    uuid, name = str(changelog.metadata.table_uuid), str(table.changelog_id)
+    uuid, name = str(changelog.metadata.table_uuid), str(table_settings.changelog_id)
     source = mirror.cursor.source if mirror and mirror.cursor else None
     history = history_since(changelog, name, source) if source else whole_history(changelog, name)
     if isinstance(history, CursorExpired):
-        return Diverged(table, DivergenceCause.CURSOR_EXPIRED, history.message)
+        return Diverged(table_settings, DivergenceCause.CURSOR_EXPIRED, history.message)
     files = added_files(changelog.io, name, history)
     snapshots = [
         ChangelogSnapshot(

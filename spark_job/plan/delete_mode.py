@@ -9,29 +9,29 @@ from spark_job.iceberg.merged_schema import known_metadata_columns
 from spark_job.iceberg.mirror import Mirror
 
 
-def require_same_delete_mode(settings: TableSettings, mirror: Mirror | None) -> None:
+def require_same_delete_mode(table_settings: TableSettings, mirror: Mirror | None) -> None:
     """Refuse hard deletes for a mirror that may have flagged rows: readers would see them as live rows."""
-    if (conflict := delete_mode_conflict(settings, mirror)) is not None:
+    if (conflict := delete_mode_conflict(table_settings, mirror)) is not None:
         raise Invalid(conflict)
 
 
-def delete_mode_conflict(settings: TableSettings, mirror: Mirror | None) -> str | None:
+def delete_mode_conflict(table_settings: TableSettings, mirror: Mirror | None) -> str | None:
     """Return why a mirror with soft deletes cannot continue with hard deletes; None if it can."""
-    if settings.delete_mode == "soft" or mirror is None or not mirror.root or not mirror.root.live_rows:
+    if table_settings.delete_mode == "soft" or mirror is None or not mirror.root or not mirror.root.live_rows:
         return None
     if DELETED_FLAG not in known_metadata_columns(mirror.table.metadata):
         return None
     return (
-        f"{settings.name}: was merged with delete_mode: soft, so it has rows that are flagged as deleted; without the "
-        "flag readers would see them as live rows. Nothing was merged. Run `icemirror replay --full`, which rebuilds "
-        "it without them; or set delete_mode to soft again."
+        f"{table_settings.name}: was merged with delete_mode: soft, so it has rows that are flagged as deleted; "
+        "without the flag readers would see them as live rows. Nothing was merged. Run `icemirror replay --full`, "
+        "which rebuilds it without them; or set delete_mode to soft again."
     )
 
 
-def has_hard_deletes(settings: TableSettings, mirror: Mirror) -> bool:
+def has_hard_deletes(table_settings: TableSettings, mirror: Mirror) -> bool:
     """Return whether a stage was built with hard deletes although the settings require soft ones."""
     return (
-        settings.delete_mode == "soft"
+        table_settings.delete_mode == "soft"
         and mirror.root is not None
         and bool(mirror.root.segments)
         and DELETED_FLAG not in known_metadata_columns(mirror.table.metadata)

@@ -9,12 +9,12 @@ from spark_job.plan.table_plan import TablePlan
 
 def describe_plan(table_plan: TablePlan) -> PlanResult:
     """Return what merging a table up to its head would do. Raise if a new mirror could not be created."""
-    table, mirror, has_slices = table_plan.settings, table_plan.mirror, bool(table_plan.slices)
+    table_settings, mirror, has_slices = table_plan.table_settings, table_plan.mirror, bool(table_plan.slices)
     if mirror is None or mirror.head is None:
-        validate_new_mirror(table, table_plan.new_schema)
+        validate_new_mirror(table_settings, table_plan.new_schema)
     is_empty = mirror is not None and mirror.head is None
     return PlanResult(
-        table=table.name,
+        table=table_settings.name,
         snapshots=len(table_plan.snapshot_ids),
         files=len(table_plan.unmerged_files),
         bytes=sum(slice_.bytes for slice_ in table_plan.slices),

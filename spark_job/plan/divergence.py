@@ -22,9 +22,12 @@ class DivergenceCause(StrEnum):
 
 @dataclass(frozen=True)
 class Diverged:
-    """A mirror that needs a rebuild to match its changelog. `details`: `message`, with a placeholder for the table."""
+    """A mirror that needs a rebuild to match its changelog.
 
-    table: TableSettings
+    `details`: the message before the table's name is inserted.
+    """
+
+    table_settings: TableSettings
     cause: DivergenceCause
     details: str
 
@@ -32,13 +35,13 @@ class Diverged:
     def rebuild_allowed(self) -> bool:
         """Return whether the policy of the table is to rebuild it without a request."""
         if self.cause is DivergenceCause.CURSOR_EXPIRED:
-            return self.table.on_expired_cursor == "rebuild"
-        return self.table.on_truncate == "rebuild"
+            return self.table_settings.on_expired_cursor == "rebuild"
+        return self.table_settings.on_truncate == "rebuild"
 
     @property
     def message(self) -> str:
         """What happened and what to do, with the table's name in the commands."""
-        return with_table_name(self.details, self.table.name)
+        return with_table_name(self.details, self.table_settings.name)
 
     @property
     def error(self) -> Invalid:

@@ -66,7 +66,7 @@ class EvolvedColumns:
 
 
 def evolve_columns(
-    changelog: Schema, mirror: Schema, field_map: FieldMap, last_id: int, rules: EvolutionRules
+    changelog: Schema, mirror_schema: Schema, field_map: FieldMap, last_id: int, rules: EvolutionRules
 ) -> EvolvedColumns:
     """Return the mirror's next columns.
 
@@ -74,11 +74,11 @@ def evolve_columns(
     highest field id that the mirror ever had.
     """
     evolver = _Evolver(dict(field_map), rules, count(last_id + 1).__next__)
-    fields = evolver.evolve_struct(changelog.fields, mirror.fields, "")
+    fields = evolver.evolve_struct(changelog.fields, mirror_schema.fields, "")
     mirror_ids = set(field_ids(StructType(*fields)))
     changelog_ids = set(field_ids(changelog.as_struct()))
     next_field_map = {
-        source_id: mirror_id for source_id, mirror_id in evolver.ids.items() if mirror_id in mirror_ids
+        source_id: mirror_id for source_id, mirror_id in evolver.field_map.items() if mirror_id in mirror_ids
     }
     return EvolvedColumns(
         fields=fields,
@@ -105,12 +105,12 @@ def can_promote(old: IcebergType, new: IcebergType) -> bool:
 
 @dataclass
 class _Evolver:
-    """Evolves the fields of the mirror, and collects descriptions. `ids`: the field map, to which new fields are added.
+    """Evolves the fields of the mirror, and collects descriptions. `field_map`: new fields are added to it.
 
     `parent` is the dotted path of the struct that contains a field, "" for a column.
     """
 
-    ids: dict[int, int]
+    field_map: dict[int, int]
     rules: EvolutionRules
     next_id: Callable[[], int]
     changes: list[str] = field(default_factory=list)
@@ -122,7 +122,7 @@ class _Evolver:
             field_id: position for position, field_id in enumerate(self.rules.followed or ())
         }
         self.source_ids: dict[int, list[int]] = {}  # by field id of the mirror
-        for source_id, mirror_id in self.ids.items():
+        for source_id, mirror_id in self.field_map.items():
             self.source_ids.setdefault(mirror_id, []).append(source_id)
 
     def evolve_struct(
@@ -130,7 +130,7 @@ class _Evolver:
     ) -> tuple[NestedField, ...]:
         """Return the fields of a struct, or the columns: those of the changelog, then those that it does not have."""
         old_by_id = {old.field_id: old for old in old_fields}
-        pairs = [(new, old_by_id.get(self.ids.get(new.field_id, -1))) for new in new_fields]
+        pairs = [(new, old_by_id.get(self.field_map.get(new.field_id, -1))) for new in new_fields]
         evolved = {
             old.field_id: self._evolve_field(new, old, parent) for new, old in pairs if old is not None
         }
@@ -171,7 +171,7 @@ class _Evolver:
     def _order_changed(self, source_ids: list[int], mirror_ids: list[int]) -> bool:
         """Return whether the changelog has these fields in another order than when it was last followed."""
         if self.rules.followed is None and not self.rules.has_rows:  # created by icemirror, and still empty
-            positions = [mirror_ids.index(self.ids[source_id]) for source_id in source_ids]
+            positions = [mirror_ids.index(self.field_map[source_id]) for source_id in source_ids]
         else:
             followed = self.followed_positions
             positions = [followed[source_id] for source_id in source_ids if source_id in followed]
@@ -198,8 +198,8 @@ class _Evolver:
         )
 
     def _assign_id(self, source_id: int) -> int:
-        self.ids[source_id] = self.next_id()
-        return self.ids[source_id]
+        self.field_map[source_id] = self.next_id()
+        return self.field_map[source_id]
 
     def _with_new_ids(self, source_type: IcebergType) -> IcebergType:
         """Return the type with new field ids of the mirror."""
@@ -265,12 +265,12 @@ class _Evolver:
                 fields = self.evolve_struct(new.fields, old.fields, name)
                 return old if fields == old.fields else StructType(*fields)
             case ListType(), ListType():
-                self.ids[new.element_id] = old.element_id
+                self.field_map[new.element_id] = old.element_id
                 element = self._evolve_type(new.element_type, old.element_type, f"{name}.element")
                 required = self._relax_required(new.element_required, old.element_required, f"{name}.element")
                 return ListType(old.element_id, element, required)
             case MapType(), MapType():
-                self.ids |= {new.key_id: old.key_id, new.value_id: old.value_id}
+                self.field_map |= {new.key_id: old.key_id, new.value_id: old.value_id}
                 self._require_same_keys(new, old, name)
                 value = self._evolve_type(new.value_type, old.value_type, f"{name}.value")
                 required = self._relax_required(new.value_required, old.value_required, f"{name}.value")
@@ -296,8 +296,9 @@ class _Evolver:
 
     def _require_same_keys(self, new: MapType, old: MapType, name: str) -> None:
         """Refuse changed map keys: two keys could become equal."""
-        # The trial shares `ids`, so it maps the fields of an unchanged key. A changed key is refused with the commit.
-        trial = _Evolver(self.ids, self.rules, self.next_id)
+        # The trial shares `field_map`, so it maps the fields of an unchanged key.
+        # A changed key is refused with the commit.
+        trial = _Evolver(self.field_map, self.rules, self.next_id)
         if trial._evolve_type(new.key_type, old.key_type, f"{name}.key") != old.key_type or trial.refused:
             self.refused.append(f"the keys of the map {name} changed from {old.key_type} to {new.key_type}")
 

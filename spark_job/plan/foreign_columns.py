@@ -27,22 +27,22 @@ def find_foreign_changes(row: Schema, changelog: TableMetadata, mirror: Mirror) 
 
 
 def describe_foreign_changes(
-    changelog: Schema, mirror: Schema, field_map: FieldMap, last_committed: Schema | None = None
+    changelog: Schema, mirror_schema: Schema, field_map: FieldMap, last_committed: Schema | None = None
 ) -> tuple[str, ...]:
     """Describe how other engines changed the mirror's fields, at any depth: a merge refuses to guess their intent.
 
     `last_committed`: the schema of icemirror's last commit, if known. Other engines may change comments, and drop a
     column that the changelog has dropped.
     """
-    mirror_ids = set(field_ids(mirror.as_struct()))
+    mirror_ids = set(field_ids(mirror_schema.as_struct()))
     committed_ids = {*field_map.values(), *(field_ids(last_committed.as_struct()) if last_committed else ())}
-    added = [mirror.find_column_name(field_id) for field_id in sorted(mirror_ids - committed_ids)]
+    added = [mirror_schema.find_column_name(field_id) for field_id in sorted(mirror_ids - committed_ids)]
     dropped = [
         changelog.find_column_name(source_id)
         for source_id, mirror_id in field_map.items()
         if mirror_id not in mirror_ids and changelog.find_column_name(source_id) is not None
     ]
-    changed = _describe_changed_fields(last_committed, mirror) if last_committed else ()
+    changed = _describe_changed_fields(last_committed, mirror_schema) if last_committed else ()
     return (
         *(f"column {name} dropped" for name in dropped),
         *(f"column {name} added" for name in added),
@@ -50,14 +50,14 @@ def describe_foreign_changes(
     )
 
 
-def _describe_changed_fields(last_committed: Schema, mirror: Schema) -> Iterator[str]:
-    mirror_ids = set(field_ids(mirror.as_struct()))
+def _describe_changed_fields(last_committed: Schema, mirror_schema: Schema) -> Iterator[str]:
+    mirror_ids = set(field_ids(mirror_schema.as_struct()))
     for field_id in field_ids(last_committed.as_struct()):
         if field_id in mirror_ids:
             yield from _describe_field_change(
                 last_committed.find_column_name(field_id) or "",
                 last_committed.find_field(field_id),
-                mirror.find_field(field_id),
+                mirror_schema.find_field(field_id),
             )
 
 

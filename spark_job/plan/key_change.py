@@ -9,10 +9,10 @@ from spark_job.iceberg.mirror import Mirror
 from spark_job.index.segment import SegmentInfo
 
 
-def refuse_append_only(settings: TableSettings, consequence: str) -> None:
+def refuse_append_only(table_settings: TableSettings, consequence: str) -> None:
     """Raise if the table is append-only, which means without a key. `consequence`: end of the error's text."""
-    if settings.append_only:
-        raise Invalid(f"{settings.name}: the table is append_only, {consequence}")
+    if table_settings.append_only:
+        raise Invalid(f"{table_settings.name}: the table is append_only, {consequence}")
 
 
 def require_same_key(name: str, mirror: Mirror, shape: ChangelogShape) -> None:

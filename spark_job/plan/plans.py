@@ -57,7 +57,7 @@ Plan = Merge | Rebuild | Repair | UpToDate | Blocked
 
 
 @dataclass(frozen=True)
-class Executed:
+class PlanOutcome:
     """A plan, and what its commit did; None if there was nothing to commit."""
 
     plan: Plan

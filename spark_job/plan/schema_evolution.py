@@ -59,19 +59,19 @@ class SchemaEvolution:
 
 
 def plan_evolution(
-    settings: TableSettings, changelog: Table, shape: ChangelogShape, mirror: Mirror
+    table_settings: TableSettings, changelog: Table, shape: ChangelogShape, mirror: Mirror
 ) -> SchemaEvolution:
     """Return the columns that the mirror needs for rows of the changelog as it is now."""
     metadata, current_schema = mirror.table.metadata, mirror.table.schema()
     merged_schema = merged_schema_for(mirror.table, changelog.metadata)
     if merged_schema is not None:
-        _refuse_stale_metadata(settings, changelog.metadata, merged_schema)
-    row = row_schema(settings, changelog.schema(), shape.row_ids)
-    rules = _evolution_rules(settings, changelog.metadata, shape, mirror, merged_schema)
+        _refuse_stale_metadata(table_settings, changelog.metadata, merged_schema)
+    row = row_schema(table_settings, changelog.schema(), shape.row_ids)
+    rules = _evolution_rules(table_settings, changelog.metadata, shape, mirror, merged_schema)
     evolved = evolve_columns(row, current_schema, mirror.field_map, metadata.last_column_id, rules)
     arranged = arrange_added_columns(
         evolved.fields,
-        added_column_names(settings),
+        added_column_names(table_settings),
         known_metadata_columns(metadata),
         max(metadata.last_column_id, *field_ids(StructType(*evolved.fields))),
         rules.pinned,
@@ -86,11 +86,11 @@ def plan_evolution(
         newest_schema=_newest_schema_id(changelog.metadata),
         mirror_schema=next_schema.schema_id,
         comment=changelog.metadata.properties.get(_COMMENT),
-        named=named_columns(settings, changelog.metadata, merged_schema),
+        named=named_columns(table_settings, changelog.metadata, merged_schema),
         dropped=evolved.dropped,
-        own=dict(arranged.ids),
+        metadata_columns=dict(arranged.ids),
     )
-    changed_comment = _changed_comment(settings, merged_schema, next_merged_schema)
+    changed_comment = _changed_comment(table_settings, merged_schema, next_merged_schema)
     return SchemaEvolution(
         schema=next_schema if has_new_schema else None,
         field_map=evolved.field_map,
@@ -98,7 +98,7 @@ def plan_evolution(
             **(
                 renamed_properties(current_schema, next_schema, metadata.properties) if has_new_schema else {}
             ),
-            **_changed_properties(settings, changelog, mirror, evolved, next_merged_schema),
+            **_changed_properties(table_settings, changelog, mirror, evolved, next_merged_schema),
             **changed_comment,
         },
         changes=evolved.changes,
@@ -119,41 +119,44 @@ def plan_evolution(
 
 
 def preview_evolution(
-    settings: TableSettings, changelog: Table, shape: ChangelogShape, mirror: Mirror
+    table_settings: TableSettings, changelog: Table, shape: ChangelogShape, mirror: Mirror
 ) -> Mirror:
     """Return the mirror with the columns of its next commit, to read rows that are not merged yet."""
-    evolution = plan_evolution(settings, changelog, shape, mirror)
+    evolution = plan_evolution(table_settings, changelog, shape, mirror)
     if evolution.refused or evolution.foreign_changes:
         return mirror
-    table = copy(mirror.table)
-    table.metadata = evolution.apply_to(table.metadata)
-    return replace(mirror, table=table, field_map=evolution.field_map)
+    mirror_table = copy(mirror.table)
+    mirror_table.metadata = evolution.apply_to(mirror_table.metadata)
+    return replace(mirror, table=mirror_table, field_map=evolution.field_map)
 
 
 def initial_merged_schema(
-    settings: TableSettings, changelog: Table, mirror: Schema, metadata_columns: Mapping[str, int]
+    table_settings: TableSettings,
+    changelog: Table,
+    mirror_schema: Schema,
+    metadata_columns: Mapping[str, int],
 ) -> str:
     """Return the property `icemirror.source-schema` of a table that becomes the mirror as it is."""
     metadata = changelog.metadata
     merged_schema = MergedSchema(
         changelog_schema=metadata.current_schema_id,
         newest_schema=_newest_schema_id(metadata),
-        mirror_schema=mirror.schema_id,
+        mirror_schema=mirror_schema.schema_id,
         comment=metadata.properties.get(_COMMENT),
-        named=named_columns(settings, metadata, None),
-        own=dict(metadata_columns),
+        named=named_columns(table_settings, metadata, None),
+        metadata_columns=dict(metadata_columns),
     )
-    return merged_schema.model_dump_json()
+    return merged_schema.model_dump_json(by_alias=True)
 
 
 def _refuse_stale_metadata(
-    settings: TableSettings, changelog: TableMetadata, merged_schema: MergedSchema
+    table_settings: TableSettings, changelog: TableMetadata, merged_schema: MergedSchema
 ) -> None:
     """Refuse a stale response: a cache or replica may return the changelog before a change that the mirror followed."""
     if _newest_schema_id(changelog) < merged_schema.newest_schema:
         raise Transient(
-            f"{settings.changelog_id}: the catalog returned a state before schema {merged_schema.newest_schema}, which "
-            "the mirror has followed; a later attempt may return a newer one."
+            f"{table_settings.changelog_id}: the catalog returned a state before schema "
+            f"{merged_schema.newest_schema}, which the mirror has followed; a later attempt may return a newer one."
         )
 
 
@@ -162,7 +165,7 @@ def _newest_schema_id(changelog: TableMetadata) -> int:
 
 
 def _evolution_rules(
-    settings: TableSettings,
+    table_settings: TableSettings,
     changelog: TableMetadata,
     shape: ChangelogShape,
     mirror: Mirror,
@@ -172,15 +175,15 @@ def _evolution_rules(
     pinned_ids = [field.source_id for spec in metadata.partition_specs for field in spec.fields]
     pinned_ids += [field.source_id for order in metadata.sort_orders for field in order.fields]
     current_ids = {field.field_id for field in changelog.schema().fields}
-    named_ids = named_columns(settings, changelog, merged_schema)
-    excluded_ids = {field_id for name in settings.columns.exclude for field_id in named_ids[name]}
+    named_ids = named_columns(table_settings, changelog, merged_schema)
+    excluded_ids = {field_id for name in table_settings.columns.exclude for field_id in named_ids[name]}
     followed_schema = changelog.schema_by_id(merged_schema.changelog_schema) if merged_schema else None
     return EvolutionRules(
         key_ids=frozenset(shape.key_ids),
         pinned=frozenset(pinned_ids),
         excluded=frozenset((current_ids - set(shape.row_ids)) | excluded_ids),
         known_dropped=frozenset(merged_schema.dropped if merged_schema else ()),
-        drops_columns=settings.on_dropped_column == "drop",
+        drops_columns=table_settings.on_dropped_column == "drop",
         has_rows=mirror.head is not None,
         keeps_defaults=metadata.format_version >= 3,
         followed={field.field_id: field for field in nested_fields(followed_schema.as_struct())}
@@ -203,7 +206,7 @@ def _dropped_fields(changelog: TableMetadata, field_map: FieldMap) -> dict[int, 
 
 
 def _changed_properties(
-    settings: TableSettings,
+    table_settings: TableSettings,
     changelog: Table,
     mirror: Mirror,
     evolved: EvolvedColumns,
@@ -212,8 +215,8 @@ def _changed_properties(
     """Return the mirror's properties that the evolution changes."""
     current_properties = mirror.table.metadata.properties
     next_properties = {
-        PROPERTY_SOURCE: f"{settings.changelog_id} {changelog.metadata.table_uuid}",
-        PROPERTY_SOURCE_SCHEMA: merged_schema.model_dump_json(),
+        PROPERTY_SOURCE: f"{table_settings.changelog_id} {changelog.metadata.table_uuid}",
+        PROPERTY_SOURCE_SCHEMA: merged_schema.model_dump_json(by_alias=True),
     }
     if follows_changelog(mirror.table, changelog.metadata):
         del next_properties[PROPERTY_SOURCE]
@@ -223,10 +226,12 @@ def _changed_properties(
 
 
 def _changed_comment(
-    settings: TableSettings, previous: MergedSchema | None, current: MergedSchema
+    table_settings: TableSettings, previous: MergedSchema | None, current: MergedSchema
 ) -> dict[str, str]:
     """Return the changelog's table comment if it changed; a comment in the settings takes precedence."""
-    if _COMMENT in settings.table_properties or current.comment == (previous.comment if previous else None):
+    if _COMMENT in table_settings.table_properties or current.comment == (
+        previous.comment if previous else None
+    ):
         return {}
     return {_COMMENT: current.comment or ""}
 

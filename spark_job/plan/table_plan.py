@@ -31,7 +31,7 @@ class TablePlan:
     - `deferred_paths`: unmerged files that are in no slice, because they are merged after the swap.
     """
 
-    settings: TableSettings
+    table_settings: TableSettings
     changelog: Table
     shape: ChangelogShape
     mirror: Mirror | None
@@ -46,7 +46,7 @@ class TablePlan:
         """The schema changes that the mirror needs for the changelog's rows; None if it is created with them."""
         if self.mirror is None:
             return None
-        return plan_evolution(self.settings, self.changelog, self.shape, self.mirror)
+        return plan_evolution(self.table_settings, self.changelog, self.shape, self.mirror)
 
     @property
     def new_schema(self) -> Schema:
@@ -64,7 +64,7 @@ class TablePlan:
 
     @property
     def _row_schema(self) -> Schema:
-        return row_schema(self.settings, self.changelog.schema(), self.shape.row_ids)
+        return row_schema(self.table_settings, self.changelog.schema(), self.shape.row_ids)
 
     @property
     def schema_changes(self) -> tuple[str, ...]:
@@ -82,31 +82,31 @@ class TablePlan:
     @property
     def refusal(self) -> str | None:
         """Why the mirror cannot follow the changelog's columns, or may not by policy; None if it can."""
-        evolution, settings = self.evolution, self.settings
+        evolution, table_settings = self.evolution, self.table_settings
         if evolution is None:
             return None
-        if (conflict := delete_mode_conflict(settings, self.mirror)) is not None:
+        if (conflict := delete_mode_conflict(table_settings, self.mirror)) is not None:
             return conflict
-        if (conflict := added_name_conflict(settings, self._row_schema)) is not None:
+        if (conflict := added_name_conflict(table_settings, self._row_schema)) is not None:
             return conflict
         if evolution.foreign_changes:
             foreign_changes = "; ".join(evolution.foreign_changes)
             return (
-                f"{settings.name}: another engine changed the mirror's columns ({foreign_changes}); "
+                f"{table_settings.name}: another engine changed the mirror's columns ({foreign_changes}); "
                 "nothing was merged. Drop added columns and revert changed ones; if a column was dropped, "
                 f"{RECREATE_ADVICE}."
             )
         if evolution.refused:
             return (
-                f"{settings.changelog_id}: its schema changed in a way that no mirror can follow "
+                f"{table_settings.changelog_id}: its schema changed in a way that no mirror can follow "
                 f"({'; '.join(evolution.refused)}); nothing was merged. Change it back, or leave the column out with "
                 f"`columns: {{exclude: […]}}`, or {RECREATE_ADVICE}."
             )
-        if evolution.changes and settings.schema_policy == "strict":
+        if evolution.changes and table_settings.schema_policy == "strict":
             return (
-                f"{settings.changelog_id}: its schema changed ({'; '.join(evolution.changes)}), and schema_policy is "
-                f"strict; nothing was merged. To accept it, set schema_policy: permissive for {settings.name} until "
-                "the next merge. To reject it, revert the schema."
+                f"{table_settings.changelog_id}: its schema changed ({'; '.join(evolution.changes)}), and "
+                "schema_policy is strict; nothing was merged. To accept it, set schema_policy: permissive for "
+                f"{table_settings.name} until the next merge. To reject it, revert the schema."
             )
         return None
 

@@ -9,7 +9,7 @@ from icemirror.settings import Settings, TableSettings
 from spark_job.iceberg.catalogs import Catalogs
 from spark_job.plan.attempt_findings import AttemptFindings
 from spark_job.plan.planner import Planner
-from spark_job.plan.plans import Executed, Plan
+from spark_job.plan.plans import Plan, PlanOutcome
 
 
 class PlanExecutor(Protocol):
@@ -31,5 +31,7 @@ class PlanExecutor(Protocol):
     def run_id(self) -> str:
         """The id of the run that commits."""
 
-    def execute(self, table: TableSettings, make_plan: Callable[[AttemptFindings], Plan]) -> Executed:
+    def execute(
+        self, table_settings: TableSettings, make_plan: Callable[[AttemptFindings], Plan]
+    ) -> PlanOutcome:
         """Execute a plan in one commit; plan again after a conflict. Return what was executed."""

@@ -56,13 +56,14 @@ class _MergeReplaySlice(Merge):
     files_done: int = 0
 
 
-def replay_step(executor: PlanExecutor, table: TableSettings, replay: Replay) -> ReplayStep:
+def replay_step(executor: PlanExecutor, table_settings: TableSettings, replay: Replay) -> ReplayStep:
     """Do the next step of a replay: one slice, or one step of a rebuild. Return its progress."""
     if replay.full:
-        return rebuild_step(executor, table, replay.id, replay.progress)
-    _refuse_without_key(table)
+        return rebuild_step(executor, table_settings, replay.id, replay.progress)
+    _refuse_without_key(table_settings)
     executed = executor.execute(
-        table, lambda _: _plan_next_slice(executor, executor.planner.require_plan(table), replay)
+        table_settings,
+        lambda _: _plan_next_slice(executor, executor.planner.require_plan(table_settings), replay),
     )
     match executed.plan:
         case _MergeReplaySlice() as plan:
@@ -75,23 +76,23 @@ def replay_step(executor: PlanExecutor, table: TableSettings, replay: Replay) ->
             return ReplayStep(replay.progress or ReplayProgress(), done=True)
 
 
-def plan_replay(executor: PlanExecutor, table: TableSettings, replay: Replay) -> ReplayPlan:
+def plan_replay(executor: PlanExecutor, table_settings: TableSettings, replay: Replay) -> ReplayPlan:
     """Return what a replay would read; changes nothing."""
     if replay.full:
-        table_plan = plan_rebuild(executor.planner, table)
+        table_plan = plan_rebuild(executor.planner, table_settings)
         files = [file for slice_ in table_plan.slices for file in slice_.files]
         range_ends, slices = None, len(table_plan.slices)
     else:
-        _refuse_without_key(table)
-        table_plan = executor.planner.require_plan(table)
+        _refuse_without_key(table_settings)
+        table_plan = executor.planner.require_plan(table_settings)
         replay_range = find_replay_range(
-            table_plan.changelog, str(table.changelog_id), replay, set(table_plan.unmerged_paths)
+            table_plan.changelog, str(table_settings.changelog_id), replay, set(table_plan.unmerged_paths)
         )
         files, snapshots = list(replay_range.files), replay_range.snapshots
         range_ends = snapshots[0].snapshot_id, snapshots[-1].snapshot_id
         slices = len(cut_files(files, executor.planner.limits))
     return ReplayPlan(
-        table=table.name,
+        table=table_settings.name,
         full=replay.full,
         from_snapshot=range_ends[0] if range_ends else None,
         to_snapshot=range_ends[1] if range_ends else None,
@@ -103,17 +104,17 @@ def plan_replay(executor: PlanExecutor, table: TableSettings, replay: Replay) ->
     )
 
 
-def _refuse_without_key(table: TableSettings) -> None:
+def _refuse_without_key(table_settings: TableSettings) -> None:
     """Raise `Invalid` for a table without a key: a replayed event looks like a new one that is equal."""
     refuse_append_only(
-        table,
+        table_settings,
         "so merging a part of its changelog again would duplicate its rows. `--full` rebuilds the whole table.",
     )
 
 
 def _plan_next_slice(executor: PlanExecutor, table_plan: TablePlan, replay: Replay) -> Plan:
     """Return the merge of the next slice; `UpToDate` if the whole range is merged."""
-    name = str(table_plan.settings.changelog_id)
+    name = str(table_plan.table_settings.changelog_id)
     # The merge handles waiting files.
     range_files = find_replay_range(table_plan.changelog, name, replay, set(table_plan.unmerged_paths)).files
     files_done = _count_files_done(replay, table_plan.mirror)
@@ -159,7 +160,7 @@ def _to_replay_step(plan: _MergeReplaySlice, merged: Merged | None, replay: Repl
         progress,
         done=files_done == len(plan.range_files),
         slice=committed,
-        position=merged.position if merged else None,
+        mirror_status=merged.mirror_status if merged else None,
     )
 
 

@@ -28,6 +28,6 @@ _ROW_SETTINGS = {
 }
 
 
-def fingerprint_settings(settings: TableSettings) -> str:
+def fingerprint_settings(table_settings: TableSettings) -> str:
     """Return a stable hash of the settings that decide which rows a mirror has."""
-    return sha256(settings.model_dump_json(include=_ROW_SETTINGS).encode()).hexdigest()[:32]
+    return sha256(table_settings.model_dump_json(include=_ROW_SETTINGS).encode()).hexdigest()[:32]

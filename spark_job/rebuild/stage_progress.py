@@ -10,7 +10,7 @@ from icemirror.telemetry.logs import get_log
 from spark_job.changelog.truncations import is_new_truncation
 from spark_job.iceberg.mirror import Mirror
 from spark_job.iceberg.stage import Stage
-from spark_job.plan.backlog import plan_backlog
+from spark_job.plan.backlog import plan_unmerged_slices
 from spark_job.plan.divergence import Diverged
 from spark_job.plan.planner import Planner
 from spark_job.plan.table_plan import TablePlan
@@ -47,8 +47,8 @@ def is_stage_behind(
     )
     if 0 < stage_plan.changelog.metadata.next_sequence_number() <= goal:
         raise Transient(
-            f"{stage_plan.settings.changelog_id}: the catalog returned a state before commit {goal}; a later poll may "
-            "return a newer one."
+            f"{stage_plan.table_settings.changelog_id}: the catalog returned a state before commit {goal}; a later "
+            "poll may return a newer one."
         )
     return bool(waiting_paths) and not _has_merged_commit(cursor.source, goal)
 
@@ -58,14 +58,16 @@ def _unmerged_paths(planner: Planner, replaced_mirror: Mirror, stage_plan: Table
     # The user may request a rebuild from a former changelog.
     mirror = replace(replaced_mirror, former_changelogs=frozenset())
     try:
-        backlog = plan_backlog(stage_plan.settings, stage_plan.changelog, mirror, planner.limits)
+        unmerged = plan_unmerged_slices(
+            stage_plan.table_settings, stage_plan.changelog, mirror, planner.limits
+        )
     except Invalid as error:
         log.info("mirror cannot be continued", reason=str(error))
         return None
-    if isinstance(backlog, Diverged):
-        log.info("mirror cannot be continued", reason=backlog.message)
+    if isinstance(unmerged, Diverged):
+        log.info("mirror cannot be continued", reason=unmerged.message)
         return None
-    return {file.path for slice_ in backlog.slices for file in slice_.files}
+    return {file.path for slice_ in unmerged.slices for file in slice_.files}
 
 
 def _lacks_truncation(replaced_mirror: Mirror | None, source: CursorSource) -> bool:
@@ -90,14 +92,14 @@ def limit_to_goal(planner: Planner, stage_plan: TablePlan, goal: int) -> TablePl
     """Return the plan up to the head at which the stage was begun: the next rebuild applies later truncations."""
     if not stage_plan.shape.truncate_operations or not goal:
         return stage_plan
-    backlog = plan_backlog(
-        stage_plan.settings, stage_plan.changelog, stage_plan.mirror, planner.limits, up_to=goal
+    unmerged = plan_unmerged_slices(
+        stage_plan.table_settings, stage_plan.changelog, stage_plan.mirror, planner.limits, up_to=goal
     )
     cursor = stage_plan.mirror.cursor if stage_plan.mirror else None
-    if isinstance(backlog, Diverged) or all(
-        not slice_.files and slice_.cursor == cursor for slice_ in backlog.slices
+    if isinstance(unmerged, Diverged) or all(
+        not slice_.files and slice_.cursor == cursor for slice_ in unmerged.slices
     ):
         return stage_plan  # everything up to the goal is staged
-    slices = backlog.slices
+    slices = unmerged.slices
     paths_up_to_goal = {file.path for slice_ in slices for file in slice_.files}
     return replace(stage_plan, slices=slices, deferred_paths=stage_plan.unmerged_paths - paths_up_to_goal)

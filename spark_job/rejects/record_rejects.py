@@ -57,15 +57,15 @@ def record_rejects(
     """Record each bad row of the slice in the rejects table, exactly once."""
     if not len(rejected):
         return
-    began, settings = time.perf_counter(), table_plan.settings
-    require_within_limit(settings, slice_.events, rejected)
+    began, table_settings = time.perf_counter(), table_plan.table_settings
+    require_within_limit(table_settings, slice_.events, rejected)
     written = _commit_unrecorded(catalogs, table_plan, slice_, rejected, run_id)
     log.warning(
         "rows rejected",
         rejected=len(rejected),
         written=written,
         reasons=rejected.count_by_reason(),
-        rejects_table=str(settings.rejects_id),
+        rejects_table=str(table_settings.rejects_id),
         seconds=round(time.perf_counter() - began, 4),
     )
 
@@ -78,13 +78,13 @@ def _commit_unrecorded(
     run_id: str,
 ) -> int:
     """Commit the rows that the rejects table does not have yet. Return how many."""
-    settings = table_plan.settings
+    table_settings = table_plan.table_settings
     retries = ConflictRetries(
-        exhausted=f"{settings.rejects_id}: another writer committed during each of {MAX_ATTEMPTS} attempts to record "
-        "rejected rows. Check which engine writes to the rejects table."
+        exhausted=f"{table_settings.rejects_id}: another writer committed during each of {MAX_ATTEMPTS} attempts to "
+        "record rejected rows. Check which engine writes to the rejects table."
     )
     while True:
-        target = open_rejects(catalogs, settings, table_plan.changelog, table_plan.shape)
+        target = open_rejects(catalogs, table_settings, table_plan.changelog, table_plan.shape)
         unrecorded = rejected.take(
             ~find_recorded(target.table, target.current_columns, slice_.files, rejected)
         )
@@ -94,16 +94,16 @@ def _commit_unrecorded(
             return len(unrecorded)
 
 
-def require_within_limit(settings: TableSettings, events: int, rejected: RejectedRows) -> None:
+def require_within_limit(table_settings: TableSettings, events: int, rejected: RejectedRows) -> None:
     """Raise `Invalid` for a large share of bad rows: a wrong configuration is more likely than so many of them."""
-    if events < _MIN_EVENTS or len(rejected) <= settings.reject_limit * events:
+    if events < _MIN_EVENTS or len(rejected) <= table_settings.reject_limit * events:
         return
     reasons = ", ".join(f"{reason}: {count:,}" for reason, count in rejected.count_by_reason().items())
     raise Invalid(
-        f"{settings.name}: {len(rejected):,} of the next {events:,} events cannot be merged ({reasons}), which is more "
-        f"than the share of {settings.reject_limit:g} that may be rejected (reject_limit). Nothing was merged. Check "
-        "primary_keys, operation_column, operation_values and sequence_column; if the rows are really bad, raise "
-        "reject_limit. Then `icemirror resume`."
+        f"{table_settings.name}: {len(rejected):,} of the next {events:,} events cannot be merged ({reasons}), which "
+        f"is more than the share of {table_settings.reject_limit:g} that may be rejected (reject_limit). Nothing was "
+        "merged. Check primary_keys, operation_column, operation_values and sequence_column; if the rows are really "
+        "bad, raise reject_limit. Then `icemirror resume`."
     )
 
 
@@ -191,16 +191,16 @@ def _read_changelog_columns(
     max_bytes: int,
 ) -> pa.Table:
     """Return the changelog's columns of the rejected rows."""
-    added_ids = {target.next_columns.ids[column] for column in RejectsColumn}
+    added_ids = {target.next_columns.field_map[column] for column in RejectsColumn}
     schema = Schema(
         *(field for field in target.next_columns.schema.fields if field.field_id not in added_ids)
     )
-    ids = {
+    field_map = {
         source_id: field_id
-        for source_id, field_id in target.next_columns.ids.items()
+        for source_id, field_id in target.next_columns.field_map.items()
         if source_id in target.source_ids
     }
-    return read_rows(io, files, rejected.file, rejected.row, ids, schema, defaults, max_bytes)
+    return read_rows(io, files, rejected.file, rejected.row, field_map, schema, defaults, max_bytes)
 
 
 def _with_reject_columns(
@@ -221,7 +221,9 @@ def _with_reject_columns(
         RejectsColumn.FILE: [file.path for file in row_files],
         RejectsColumn.POSITION: rejected.row.tolist(),
     }
-    values = {target.next_columns.ids[column]: row_values for column, row_values in added_columns.items()}
+    values = {
+        target.next_columns.field_map[column]: row_values for column, row_values in added_columns.items()
+    }
     schema = schema_to_pyarrow(target.next_columns.schema)
     columns = [
         pa.chunked_array([pa.array(values[field_id], field.type)])

@@ -55,7 +55,7 @@ class RejectsSchema:
     """A schema, and the map to its field ids from those of the changelog and from `RejectsColumn`."""
 
     schema: Schema
-    ids: FieldMap
+    field_map: FieldMap
 
 
 def evolve_rejects_schema(
@@ -73,13 +73,13 @@ def evolve_rejects_schema(
         NestedField(column, name, field_type, required=False)
         for column, (name, field_type) in _ADDED_COLUMNS.items()
     ]
-    current_ids = {} if current is None else current.ids
+    current_ids = {} if current is None else current.field_map
     mapped_ids = {source: target for source, target in current_ids.items() if source < 0 or not by_name}
     evolver = _SchemaEvolver(mapped_ids, last_id, by_name)
     struct = evolver.evolve_struct(
         StructType(*added_columns, *changelog), current.schema.as_struct() if current else None
     )
-    added_ids = {evolver.ids[column] for column in RejectsColumn}
+    added_ids = {evolver.field_map[column] for column in RejectsColumn}
     fields = [field if field.field_id in added_ids else _optional(field) for field in struct.fields]
     required_ids = [field.field_id for field in fields if field.required]
     identifier_ids = [
@@ -87,14 +87,14 @@ def evolve_rejects_schema(
         for field_id in (current.schema.identifier_field_ids if current else ())
         if field_id in required_ids
     ]
-    return RejectsSchema(Schema(*fields, identifier_field_ids=identifier_ids), evolver.ids)
+    return RejectsSchema(Schema(*fields, identifier_field_ids=identifier_ids), evolver.field_map)
 
 
 class _SchemaEvolver:
     """Assigns field ids in the order of the schema, like `field_ids`."""
 
-    def __init__(self, ids: FieldMap, last_id: int, by_name: bool) -> None:
-        self.ids = dict(ids)
+    def __init__(self, field_map: FieldMap, last_id: int, by_name: bool) -> None:
+        self.field_map = dict(field_map)
         self._last_id = last_id
         self._by_name = by_name
 
@@ -119,9 +119,9 @@ class _SchemaEvolver:
         self, field: NestedField, old_fields: Mapping[int, NestedField]
     ) -> NestedField | None:
         """Return the column for the values of a field, if one has a compatible type."""
-        old_field = old_fields.get(self.ids.get(field.field_id, 0))
+        old_field = old_fields.get(self.field_map.get(field.field_id, 0))
         if old_field is None and self._by_name:
-            used_ids = set(self.ids.values())
+            used_ids = set(self.field_map.values())
             candidates = (
                 candidate
                 for candidate in old_fields.values()
@@ -136,8 +136,8 @@ class _SchemaEvolver:
         """Return the table's field id for a field of the changelog: the old one, else the next free one."""
         if old_id is None:
             self._last_id += 1
-        self.ids[source_id] = self._last_id if old_id is None else old_id
-        return self.ids[source_id]
+        self.field_map[source_id] = self._last_id if old_id is None else old_id
+        return self.field_map[source_id]
 
     def _evolve_type(self, source: IcebergType, old: IcebergType | None) -> IcebergType:
         match source:

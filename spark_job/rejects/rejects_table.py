@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 from pyiceberg.exceptions import NamespaceAlreadyExistsError, TableAlreadyExistsError
 from pyiceberg.expressions import And, GreaterThanOrEqual, LessThanOrEqual, Reference
 from pyiceberg.expressions.literals import literal
@@ -22,9 +21,10 @@ from icemirror.errors import Invalid, Transient
 from icemirror.processes.crash_points import crash_point
 from icemirror.settings import TableSettings
 from spark_job.changelog.added_files import ChangelogFile
+from spark_job.changelog.event_batch import pack_positions
 from spark_job.changelog.rejected_rows import RejectedRows
 from spark_job.changelog.shape import ChangelogShape
-from spark_job.columns.arrays import U64, Mask
+from spark_job.columns.arrays import Mask
 from spark_job.columns.distinct import distinct
 from spark_job.columns.field_map import dump_field_map, field_ids, load_field_map, with_assigned_ids
 from spark_job.iceberg.catalogs import Catalogs
@@ -74,31 +74,38 @@ class RejectsTable:
     @property
     def properties(self) -> dict[str, str]:
         """The table properties that the next commit sets."""
-        return {PROPERTY_FIELD_MAP: dump_field_map(self.next_columns.ids), PROPERTY_REJECTS_OF: self.owner}
+        return {
+            PROPERTY_FIELD_MAP: dump_field_map(self.next_columns.field_map),
+            PROPERTY_REJECTS_OF: self.owner,
+        }
 
 
-def find_rejects(catalogs: Catalogs, settings: TableSettings) -> tuple[Table, RejectsSchema] | None:
+def find_rejects(catalogs: Catalogs, table_settings: TableSettings) -> tuple[Table, RejectsSchema] | None:
     """Return the rejects table and its columns; None if it does not exist."""
-    table = catalogs.load_rejects(settings)
-    return None if table is None else (table, _require_rejects_table(table, settings))
+    iceberg_table = catalogs.load_rejects(table_settings)
+    return (
+        None
+        if iceberg_table is None
+        else (iceberg_table, _require_rejects_table(iceberg_table, table_settings))
+    )
 
 
 def open_rejects(
-    catalogs: Catalogs, settings: TableSettings, changelog: Table, shape: ChangelogShape
+    catalogs: Catalogs, table_settings: TableSettings, changelog: Table, shape: ChangelogShape
 ) -> RejectsTable:
     """Return the rejects table; create it if it does not exist."""
     fields = recorded_fields(changelog.schema(), shape)
-    owner = f"{settings.name} {changelog.metadata.table_uuid}"
-    table = catalogs.load_rejects(settings) or _create(
-        catalogs, settings, evolve_rejects_schema(fields), owner
+    owner = f"{table_settings.name} {changelog.metadata.table_uuid}"
+    iceberg_table = catalogs.load_rejects(table_settings) or _create(
+        catalogs, table_settings, evolve_rejects_schema(fields), owner
     )
-    current_columns = _require_rejects_table(table, settings)
-    last_id = table.metadata.last_column_id
-    is_other_changelog = table.metadata.properties[PROPERTY_REJECTS_OF] != owner
+    current_columns = _require_rejects_table(iceberg_table, table_settings)
+    last_id = iceberg_table.metadata.last_column_id
+    is_other_changelog = iceberg_table.metadata.properties[PROPERTY_REJECTS_OF] != owner
     next_columns = evolve_rejects_schema(fields, current_columns, last_id, by_name=is_other_changelog)
-    _require_version(table, next_columns.schema)
+    _require_version(iceberg_table, next_columns.schema)
     source_ids = frozenset(field_ids(Schema(*fields).as_struct()))
-    return RejectsTable(table, current_columns, next_columns, source_ids, owner)
+    return RejectsTable(iceberg_table, current_columns, next_columns, source_ids, owner)
 
 
 def recorded_fields(schema: Schema, shape: ChangelogShape) -> list[NestedField]:
@@ -127,103 +134,103 @@ def _keep_fields(field: NestedField, recorded_ids: frozenset[int]) -> NestedFiel
     return field.model_copy(update={"field_type": StructType(*children)}) if children else None
 
 
-def _require_rejects_table(table: Table, settings: TableSettings) -> RejectsSchema:
+def _require_rejects_table(iceberg_table: Table, table_settings: TableSettings) -> RejectsSchema:
     """Return the columns of the table. Raise `Invalid` if it is not the rejects table of this mirror."""
-    name = str(settings.rejects_id)
-    if table.metadata.properties.get(PROPERTY_REJECTS_OF, "").rpartition(" ")[0] != settings.name:
+    name = str(table_settings.rejects_id)
+    if (
+        iceberg_table.metadata.properties.get(PROPERTY_REJECTS_OF, "").rpartition(" ")[0]
+        != table_settings.name
+    ):
         raise Invalid(
-            f"{name}: the table exists, but is not the rejects table of {settings.name}. "
+            f"{name}: the table exists, but is not the rejects table of {table_settings.name}. "
             "Choose another rejects_table; nothing was written."
         )
     try:
-        ids = load_field_map(table.metadata.properties[PROPERTY_FIELD_MAP])
+        field_map = load_field_map(iceberg_table.metadata.properties[PROPERTY_FIELD_MAP])
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise Invalid(
             f"{name}: the table property {PROPERTY_FIELD_MAP} is missing or damaged: {error!r}. Restore it from an "
             "earlier metadata file of the table, or choose another rejects_table."
         ) from error
-    if table.current_snapshot() is None:
-        ids = with_assigned_ids(ids, table.schema())
-    return RejectsSchema(table.schema(), ids)
+    if iceberg_table.current_snapshot() is None:
+        field_map = with_assigned_ids(field_map, iceberg_table.schema())
+    return RejectsSchema(iceberg_table.schema(), field_map)
 
 
-def _require_version(table: Table, schema: Schema) -> None:
+def _require_version(iceberg_table: Table, schema: Schema) -> None:
     """Raise `Invalid` for column types that need a later format version than the table's."""
     min_version = required_format_version(schema)
-    if min_version > table.metadata.format_version:
+    if min_version > iceberg_table.metadata.format_version:
         raise Invalid(
-            f"{'.'.join(table.name())}: has format version {table.metadata.format_version}, but the changelog has "
-            f"column types that need version {min_version}. Upgrade it with an engine (`ALTER TABLE … SET "
-            f"TBLPROPERTIES ('format-version' = '{min_version}')`), or choose another rejects_table."
+            f"{'.'.join(iceberg_table.name())}: has format version {iceberg_table.metadata.format_version}, but the "
+            f"changelog has column types that need version {min_version}. Upgrade it with an engine (`ALTER TABLE … "
+            f"SET TBLPROPERTIES ('format-version' = '{min_version}')`), or choose another rejects_table."
         )
 
 
-def _create(catalogs: Catalogs, settings: TableSettings, columns: RejectsSchema, owner: str) -> Table:
+def _create(catalogs: Catalogs, table_settings: TableSettings, columns: RejectsSchema, owner: str) -> Table:
     """Create the table; return the existing one if another job created it first."""
-    name, catalog = str(settings.rejects_id), catalogs.get(settings.mirror_catalog)
-    version = max(settings.format_version, required_format_version(columns.schema))
+    name, catalog = str(table_settings.rejects_id), catalogs.get(table_settings.mirror_catalog)
+    version = max(table_settings.format_version, required_format_version(columns.schema))
     if version >= 3:
         refuse_reserved_names(name, columns.schema)
         enable_v3_metadata()
     with suppress(NamespaceAlreadyExistsError):  # another job created it first
-        catalog.create_namespace_if_not_exists(settings.rejects_id.namespace)
+        catalog.create_namespace_if_not_exists(table_settings.rejects_id.namespace)
     properties = {
         **METADATA_RETENTION,
         "format-version": str(version),
-        PROPERTY_FIELD_MAP: dump_field_map(columns.ids),
+        PROPERTY_FIELD_MAP: dump_field_map(columns.field_map),
         PROPERTY_REJECTS_OF: owner,
     }
     crash_point("create-rejects")
     with catalog_response_errors(name):
         try:
-            table = catalog.create_table(settings.rejects_id.parts, columns.schema, properties=properties)
+            iceberg_table = catalog.create_table(
+                table_settings.rejects_id.parts, columns.schema, properties=properties
+            )
         except TableAlreadyExistsError:
-            existing_table = catalogs.load_rejects(settings)
+            existing_table = catalogs.load_rejects(table_settings)
             if existing_table is None:
                 raise Transient(
                     f"{name}: the catalog refused to create the table because it exists, but does not find it"
                 ) from None
             return existing_table
     crash_point("rejects-created")
-    return catalogs.with_renewable_credentials(settings.mirror_catalog, table)
+    return catalogs.with_renewable_credentials(table_settings.mirror_catalog, iceberg_table)
 
 
 def find_recorded(
-    table: Table, columns: RejectsSchema, files: Sequence[ChangelogFile], rejected: RejectedRows
+    iceberg_table: Table, columns: RejectsSchema, files: Sequence[ChangelogFile], rejected: RejectedRows
 ) -> Mask:
     """Return for each rejected row whether the table has it; only files with rows of the same commits are read."""
     column_names = _position_columns(columns)
-    if table.current_snapshot() is None or column_names is None:
+    if iceberg_table.current_snapshot() is None or column_names is None:
         return np.zeros(len(rejected), dtype=np.bool_)
     ordinals = distinct(rejected.file)
     commits = [files[ordinal].sequence_number for ordinal in ordinals.tolist()]
     # Compaction of the changelog may shift a file's commit by one.
-    rows = _read_positions(table, *column_names, min(commits) - 1, max(commits) + 1)
+    rows = _read_positions(iceberg_table, *column_names, min(commits) - 1, max(commits) + 1)
     paths = pa.array([files[ordinal].path for ordinal in ordinals.tolist()], pa.large_string())
     path_index = pc.index_in(rows.column(0).cast(pa.large_string()), value_set=paths)
     in_slice = path_index.is_valid()
     file = ordinals[path_index.filter(in_slice).to_numpy()]
     row = rows.column(1).filter(in_slice).to_numpy().astype(np.uint32)
-    return np.isin(_pack_positions(rejected.file, rejected.row), _pack_positions(file, row))
-
-
-def _pack_positions(file: NDArray[np.uint32], row: NDArray[np.uint32]) -> U64:
-    """Return each position as one number: file in the high 32 bits, row in the low ones."""
-    return (file.astype(np.uint64) << np.uint64(32)) | row
+    return np.isin(pack_positions(rejected.file, rejected.row), pack_positions(file, row))
 
 
 def _position_columns(columns: RejectsSchema) -> tuple[str, str, str] | None:
     """Return the names of the columns for commit, file and position; None if one was dropped."""
-    schema, ids = columns.schema, columns.ids
+    schema, field_map = columns.schema, columns.field_map
     commit, file, position = (
-        schema.find_column_name(ids.get(column, 0))
+        schema.find_column_name(field_map.get(column, 0))
         for column in (RejectsColumn.COMMIT, RejectsColumn.FILE, RejectsColumn.POSITION)
     )
     return (commit, file, position) if commit and file and position else None
 
 
 def _read_positions(
-    table: Table, commit: str, file: str, position: str, first_commit: int, last_commit: int
+    iceberg_table: Table, commit: str, file: str, position: str, first_commit: int, last_commit: int
 ) -> pa.Table:
     """Read file and position of the rows that were rejected in these commits."""
     commit_column = Reference(name=commit)
@@ -232,10 +239,10 @@ def _read_positions(
         LessThanOrEqual(term=commit_column, value=literal(last_commit)),
     )
     try:
-        rows = table.scan(row_filter=in_commits, selected_fields=(file, position)).to_arrow()
+        rows = iceberg_table.scan(row_filter=in_commits, selected_fields=(file, position)).to_arrow()
     except (ValueError, NotImplementedError) as error:  # equality deletes, which PyIceberg does not read
         raise Invalid(
-            f"{'.'.join(table.name())}: its rows cannot be read ({type(error).__name__}); nothing was merged. Rewrite "
-            "its data files with the engine that wrote to it, or choose another rejects_table."
+            f"{'.'.join(iceberg_table.name())}: its rows cannot be read ({type(error).__name__}); nothing was "
+            "merged. Rewrite its data files with the engine that wrote to it, or choose another rejects_table."
         ) from error
     return rows.select([file, position]).drop_null()

@@ -14,7 +14,7 @@ from spark_job.changelog.read_events import validate_file
 from spark_job.changelog.require_inserts import require_inserts
 from spark_job.changelog.shape import ChangelogShape
 from spark_job.engine.engine import Engine
-from spark_job.engine.work import KeyOnlyWork
+from spark_job.engine.work import KeyOnlyWork, WorkFile
 from spark_job.index.keys import Keys
 
 
@@ -36,7 +36,7 @@ class ValidateWork(KeyOnlyWork):
     files: tuple[ChangelogFile, ...]
     shape: ChangelogShape
 
-    def key_source(self, file: ChangelogFile) -> tuple[FileIO, tuple[int, ...]]:
+    def key_source(self, file: WorkFile) -> tuple[FileIO, tuple[int, ...]]:
         """Return the changelog's storage and the field ids of its key."""
         return self.io, self.shape.key_ids
 

@@ -55,7 +55,7 @@ class HeartbeatThread:
         with bind(table=self._log_fields.get("table"), run=self._log_fields.get("run")):
             while not self._done.wait(self._policy.lease_seconds / _BEATS_PER_LEASE):
                 if time.monotonic() > ends_at:
-                    log.error("slice timed out, releasing the slot", seconds=self._max_seconds)
+                    log.error("slice timed out, lease no longer renewed", seconds=self._max_seconds)
                     return
                 if not self._renew_lease():
                     self.slot_lost = True

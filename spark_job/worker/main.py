@@ -19,8 +19,6 @@ from icemirror.telemetry.logs import get_log
 from icemirror.telemetry.start_telemetry import open_report, start_logs
 from spark_job.worker.run_arguments import RunArguments, read_arguments
 
-_MAX_SLICES_PER_TURN = 2  # then the next waiting table has its turn
-
 log = get_log(__name__)
 
 
@@ -51,9 +49,7 @@ def _run(arguments: RunArguments, settings: Settings, ends_at: float) -> None:
             WorkerDependencies(
                 store=store,
                 policy=build_policy(settings),
-                limits=WorkerLimits(
-                    linger_seconds=settings.job.linger, max_slices_per_turn=_MAX_SLICES_PER_TURN
-                ),
+                limits=WorkerLimits(linger_seconds=settings.job.linger),
                 tables=tables,
                 stopping=lambda: stop.is_set() or time.monotonic() > ends_at,
                 report=open_report(settings),

@@ -8,12 +8,12 @@ from typing import Literal
 
 from icemirror.errors import IcemirrorError
 from icemirror.protocol.replay import ReplayStep
-from icemirror.protocol.rows import RunSummary
+from icemirror.protocol.rows import TurnSummary
 from icemirror.result import ErrorResult, SliceResult, TableResult
 from icemirror.step_results import (
     Backlog,
     Merged,
-    MirrorPosition,
+    MirrorStatus,
     NothingToMerge,
     Rebuilt,
     Staged,
@@ -25,7 +25,7 @@ from icemirror.telemetry.logs import Log
 
 
 class TurnRecord:
-    """One turn: the committed slices, the position of the mirror, and the error if there was one."""
+    """One turn: the committed slices, the status of the mirror, and the error if there was one."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class TurnRecord:
     ) -> None:
         self.table = table
         self.slices: list[SliceResult] = []
-        self.position: MirrorPosition | None = None
+        self.mirror_status: MirrorStatus | None = None
         self.backlog: Backlog | None = None
         self.error: ErrorResult | None = None
         self.rebuilt = False
@@ -48,7 +48,7 @@ class TurnRecord:
 
     def add_step(self, step: StepResult) -> None:
         """Add the result of a step."""
-        self.position, self.backlog = step.position or self.position, None
+        self.mirror_status, self.backlog = step.mirror_status or self.mirror_status, None
         match step:
             case Merged():
                 self.slices.append(step.slice)
@@ -62,7 +62,7 @@ class TurnRecord:
 
     def add_replay_step(self, step: ReplayStep) -> None:
         """Add the result of a step of a replay."""
-        self.position, self.backlog = step.position or self.position, None
+        self.mirror_status, self.backlog = step.mirror_status or self.mirror_status, None
         self.slices.extend([step.slice] if step.slice else [])
         if step.rebuilt:
             self.rebuilt, self.rebuilt_events = True, step.progress.events
@@ -86,9 +86,9 @@ class TurnRecord:
             return "rebuilt"
         return "merged" if self.slices or self.staged else "up-to-date"
 
-    def summary(self) -> RunSummary:
+    def summary(self) -> TurnSummary:
         """Return the summary for the table's row."""
-        return RunSummary(
+        return TurnSummary(
             run_id=self._run_id,
             started_at=self._started_at,
             ended_at=self._clock(),
@@ -101,13 +101,13 @@ class TurnRecord:
         return TableResult(
             table=self.table,
             outcome=self.outcome,
-            live_rows=self.position.live_rows if self.position else None,
-            cursor=self.position.cursor if self.position else None,
+            live_rows=self.mirror_status.live_rows if self.mirror_status else None,
+            cursor=self.mirror_status.cursor if self.mirror_status else None,
             slices=tuple(self.slices),
             seconds=round(self._timer() - self._began, 4),
             error=self.error,
         )
 
-    def run_result(self) -> TurnResult:
+    def turn_result(self) -> TurnResult:
         """Return the result for the history."""
         return TurnResult(self._run_id, self._clock(), self.table_result())

@@ -38,6 +38,7 @@ from icemirror.stores.apply import apply
 from icemirror.stores.store import Store
 from icemirror.telemetry.error_results import LOG_HINT, to_error_result
 from icemirror.telemetry.logs import bind, get_log
+from icemirror.telemetry.sentry import report_nothing
 from spark_job.worker.heartbeat import HeartbeatThread
 from spark_job.worker.turn_record import TurnRecord
 
@@ -47,10 +48,6 @@ _MAX_SLICE_SECONDS = 6 * 3600.0
 _STATE_ATTEMPTS = 5
 
 log = get_log(__name__)
-
-
-def _report_nothing(error: BaseException) -> None:
-    """Ignore the error."""
 
 
 class ServedTables(Protocol):
@@ -84,7 +81,7 @@ class WorkerDependencies:
     limits: WorkerLimits
     tables: ServedTables
     stopping: Callable[[], bool]
-    report: Callable[[BaseException], None] = _report_nothing
+    report: Callable[[BaseException], None] = report_nothing
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
     jitter: Callable[[], float] = random.random
@@ -195,13 +192,13 @@ def _advance_table(record: TurnRecord, replay: Replay | None, deps: WorkerDepend
         record.add_replay_step(step)
         return ReplayDone(step.progress) if step.done else SliceDone(step.progress)
     record.add_step(step)
-    return MergedToHead(step.head) if isinstance(step, NothingToMerge) else SliceDone()
+    return MergedToHead(step.head_location) if isinstance(step, NothingToMerge) else SliceDone()
 
 
 def _store_result(record: TurnRecord, deps: WorkerDependencies) -> None:
     """Store the result of a turn for status and metrics; a failure does not stop the worker."""
     try:
-        deps.store.record_result(record.run_result())
+        deps.store.record_result(record.turn_result())
     except Transient as error:
         log.warning("result not recorded", reason=str(error))
 
@@ -211,7 +208,7 @@ def _worker_input(record: TurnRecord | None, deps: WorkerDependencies) -> Worker
         now=deps.clock(),
         jitter=deps.jitter(),
         tables=deps.tables.names(),
-        position=record.position if record else None,
+        mirror_status=record.mirror_status if record else None,
         backlog=record.backlog if record else None,
         run=record.summary() if record else None,
         stopping=deps.stopping(),

@@ -66,7 +66,7 @@ class PartitionSampler:
         if not self.metadata.spec().fields:
             return all_rows[:middle], all_rows[middle:]
         position_order = np.lexsort((row, file))
-        partition_schema, ids = self._partition_columns()
+        partition_schema, field_map = self._partition_columns()
         max_bytes = max_row_bytes(sum(changelog_file.bytes for changelog_file in self.files))
         try:
             rows = read_rows(
@@ -74,7 +74,7 @@ class PartitionSampler:
                 self.files,
                 file[position_order],
                 row[position_order],
-                ids,
+                field_map,
                 partition_schema,
                 self.shape.defaults,
                 max_bytes,
@@ -89,7 +89,7 @@ class PartitionSampler:
     def _sample(self) -> tuple[U64, PartitionNumbers]:
         """Sample rows: return the leading bits of their keys, and a number for the partition of each."""
         files = [file for file in self.files if file.events]
-        partition_schema, ids = self._partition_columns()
+        partition_schema, field_map = self._partition_columns()
         target = schema_to_pyarrow(partition_schema)
         keys: list[U64] = []
         tables: list[pa.Table] = []
@@ -106,7 +106,7 @@ class PartitionSampler:
                     continue  # reading all rows reports the NULL key
                 codes = self.shape.key_codec.encode(columns)
                 keys.append(codes.leading)
-                projection = file_projection(file, ids, self.shape.defaults)
+                projection = file_projection(file, field_map, self.shape.defaults)
                 tables.extend(read_selected_rows(self.io, parquet, rows, projection, target))
         if not keys:
             return np.empty(0, np.uint64), np.empty(0, np.int64)

@@ -125,7 +125,9 @@ def choose_empty_files(
     Choose none if the commit would add no file: `is_expired_parent` recognises a snapshot by its added files.
     """
     empty = {
-        path: file for path, file in live.items() if file.deleted + len(removed.get(path, ())) == file.rows
+        path: file
+        for path, file in live.items()
+        if file.deleted_rows + len(removed.get(path, ())) == file.rows
     }
     if not empty or (not adds_rows and removed.keys() <= empty.keys()):
         return {}

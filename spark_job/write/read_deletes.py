@@ -41,12 +41,11 @@ def recount_deleted_rows(
     Iceberg allows a row to be deleted twice, within one position delete file or in two: engines that delete
     concurrently do so. Delete files are read only where the counts differ.
     """
-    indexed = {file.path: file.live for file in root.files if not file.removed} if root else {}
+    indexed = {file.path: file.live_rows for file in root.files if not file.removed} if root else {}
     differing = {
         path: file
         for path, file in live.items()
-        if indexed.get(path) != file.rows - file.deleted
-        and any(not delete.is_vector for delete in file.deletes)
+        if indexed.get(path) != file.live_rows and any(not delete.is_vector for delete in file.deletes)
     }
     if not differing:
         return live
@@ -56,4 +55,4 @@ def recount_deleted_rows(
 
 def with_distinct_deletes(file: LiveFile, positions: Positions) -> LiveFile:
     """Return the file with the number of its distinct deleted rows."""
-    return replace(file, deleted=len(distinct(positions)))
+    return replace(file, deleted_rows=len(distinct(positions)))

@@ -83,9 +83,9 @@ def _delete_file(location: str, file_bytes: int, span: Span, target: LiveFile, c
 def _merge_positions(target: LiveFile, earlier: Positions, removed: Positions) -> Positions:
     """Return the earlier and the removed positions, ascending. Raise `Corrupt` if a row would be removed twice."""
     merged = distinct_union(earlier, removed)
-    if len(merged) != target.deleted + len(removed):
+    if len(merged) != target.deleted_rows + len(removed):
         raise Corrupt(
-            f"{target.deleted} rows were deleted and {len(removed)} more are removed, but together they are "
+            f"{target.deleted_rows} rows were deleted and {len(removed)} more are removed, but together they are "
             f"{len(merged)}: some are deleted already; nothing was committed. To continue, {REBUILD_ADVICE}. "
             f"The data file: {target.path}"
         )

@@ -8,8 +8,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.need import do_without
 from tests.provision.cache import fetch_once
+from tests.support.need import do_without
 from tests.unit.house.tracked import ROOT
 
 _DEBIAN = "bookworm"

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from tests.images.first_changelog import config, make
-from tests.need import do_without
 from tests.provision.cache import fetch_once
+from tests.support.need import do_without
 from tests.unit.house.tracked import ROOT
 
 _DEBIAN, _PYTHON = "bookworm", "3.11"

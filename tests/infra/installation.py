@@ -16,9 +16,9 @@ import boto3
 from tests.infra.overrides import PROVIDER
 from tests.infra.policies import statements
 from tests.infra.terraform import Terraform
-from tests.need import do_without
 from tests.provision.cache import Unavailable
 from tests.services.lambda_package import write_trigger
+from tests.support.need import do_without
 
 EXAMPLE, LAKE = "examples/minimal", "example-lake"
 

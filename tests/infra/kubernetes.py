@@ -89,3 +89,6 @@ def pod_templates(manifests: Iterable[Manifest]) -> dict[str, Manifest]:
             case {"kind": "CronJob", "spec": {"jobTemplate": {"spec": {"template": template}}}}:
                 found[manifest["metadata"]["name"]] = template
     return found
+
+
+OVERLAYS = ("overlays/serve", "overlays/periodic")

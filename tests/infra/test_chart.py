@@ -10,8 +10,8 @@ import yaml
 
 from icemirror.config_file.load import load_settings
 from tests.infra.kubernetes import MANIFESTS, Manifest, helm, key, kustomize, pod_templates
-from tests.need import do_without
 from tests.provision.cache import Unavailable
+from tests.support.need import do_without
 
 MINIMAL: dict[str, Any] = {
     "iceberg": {"catalog": {"type": "rest", "uri": "http://catalog"}},

@@ -15,11 +15,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.infra.kubernetes import kustomize
-from tests.infra.test_kubernetes import OVERLAYS
-from tests.need import do_without
+from tests.infra.kubernetes import OVERLAYS, kustomize
 from tests.provision import python_packages
 from tests.provision.cache import Unavailable
+from tests.support.need import do_without
 from tests.unit.house.tracked import ROOT
 
 # checkov has no rules for EMR Serverless.

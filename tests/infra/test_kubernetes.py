@@ -17,17 +17,26 @@ from icemirror.settings.discovery import DiscoverSettings
 from icemirror.settings.table_options import TableOptions
 from icemirror.settings.tables import TableSettings
 from icemirror.settings.trigger import KubernetesLauncherSettings
-from tests.infra.kubernetes import MANIFESTS, Manifest, create, helm, key, kustomize, path_of, pod_templates
+from tests.infra.kubernetes import (
+    MANIFESTS,
+    OVERLAYS,
+    Manifest,
+    create,
+    helm,
+    key,
+    kustomize,
+    path_of,
+    pod_templates,
+)
 from tests.infra.table_samples import names_and_choices, tables
-from tests.need import do_without
 from tests.provision.cache import Unavailable
+from tests.services.custom_resources import DEFINITIONS, is_served, wait_for
 from tests.services.kube_apiserver import KubeApiServer, kube_apiserver
-from tests.services.test_kubernetes_launcher import DEFINITIONS, _is_served, wait_for
+from tests.support.need import do_without
 from tests.unit.trigger.launchers.launcher_settings import KUBERNETES
-from tests.unit.trigger.launchers.test_kubernetes_launcher import APACHE, KUBEFLOW, make_application
+from tests.unit.trigger.launchers.spark_applications import APACHE, KUBEFLOW, make_application
 
 NAMESPACE = "icemirror"
-OVERLAYS = ("overlays/serve", "overlays/periodic")
 _KEYS = yaml.safe_load((MANIFESTS / "secret.example.yaml").read_text())["stringData"]
 SECRETS = dict.fromkeys(_KEYS, "x") | {"SENTRY_DSN": "https://x@sentry.example/1"}
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
@@ -59,7 +68,7 @@ def server(start: Callable[[str, Any], KubeApiServer]) -> KubeApiServer:
     """Start an API server with the objects of the overlay `serve`."""
     running = start("kubernetes", kube_apiserver)
     running.call("POST", DEFINITIONS, service_monitors())
-    wait_for(lambda: _is_served(running, "servicemonitors.monitoring.coreos.com"))
+    wait_for(lambda: is_served(running, "servicemonitors.monitoring.coreos.com"))
     create(running, rendered("overlays/serve"))
     wait_for(lambda: running.allows("icemirror-job", NAMESPACE, "create", "pods"))
     return running

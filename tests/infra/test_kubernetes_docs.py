@@ -9,8 +9,8 @@ from typing import Any
 from icemirror.config_file.load import load_settings
 from icemirror.settings.trigger import KubernetesLauncherSettings
 from tests.infra.kubernetes import Manifest, helm, pod_templates
-from tests.need import do_without
 from tests.provision.cache import Unavailable
+from tests.support.need import do_without
 from tests.unit.house.tracked import ROOT
 
 _CREATED = re.compile(r"create secret generic (\S+) ((?:--from-literal=\S+\s*)+)")

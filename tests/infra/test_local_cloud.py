@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any
-
-import yaml
 
 from icemirror.config_file.load import load_settings
+from tests.infra.local_cloud import FOLDER, SERVICES, environment
 from tests.unit.house.tracked import ROOT
 
-COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "localstack-compose.yml").read_text())
-SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
-FOLDER = ROOT / "examples" / "local-cloud"
 ONE_SHOT = {"lake"}
-
-
-def environment(service: str) -> dict[str, str]:
-    return {name: str(value) for name, value in SERVICES[service]["environment"].items()}
 
 
 def test_services_have_a_pinned_image_or_a_build_target() -> None:

@@ -17,8 +17,8 @@ from types import ModuleType
 
 import pytest
 
-from tests.need import do_without
-from tests.processes.house.test_lightness import import_all, light_modules
+from tests.processes.house.light_imports import import_all, light_modules
+from tests.support.need import do_without
 from tests.unit.house.tracked import ROOT
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"

@@ -10,8 +10,8 @@ import pytest
 from tests.infra.module_docs import MODULES, blocks, tables
 from tests.infra.policies import faults
 from tests.infra.terraform import OURS, Terraform, find_mirror
-from tests.need import do_without
 from tests.provision.cache import Unavailable
+from tests.support.need import do_without
 
 
 @pytest.fixture(scope="module")

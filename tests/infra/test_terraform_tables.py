@@ -15,8 +15,8 @@ from icemirror.errors import BadConfig
 from icemirror.settings import Settings
 from tests.infra.table_samples import Table, choices, tables, terraform_options
 from tests.infra.terraform import OURS, Terraform
-from tests.need import do_without
 from tests.provision.cache import Unavailable
+from tests.support.need import do_without
 
 PLAIN = {"changelog": "raw.orders_changelog", "mirror": "shop.orders"}
 DISCOVERED = {"namespace": "raw", "match": "*_changelog", "mirror_namespace": "shop"}

@@ -10,7 +10,7 @@ from pyiceberg.table import Table
 from icemirror.cli.demo.oracle.verifier import MirrorVerifier
 from icemirror.step_results import Merged
 from spark_job.engine.engine import InProcessEngine
-from tests.mirrors import MirroredWorld
+from tests.lab.mirrored_world import MirroredWorld
 from tests.oracle.schedules import Schedule
 from tests.oracle.value_pools import MISREAD_BY_PYICEBERG, VALUE_COLUMNS
 
@@ -122,24 +122,24 @@ V3_CASES = (
 )
 
 
-def make_lab(folder: Path, case: Case, merges: int = MERGES) -> MirroredWorld:
+def make_world(folder: Path, case: Case, merges: int = MERGES) -> MirroredWorld:
     """Return a mirror after some merges."""
-    lab = _start(folder, case)
+    world = _start(folder, case)
     for _ in range(merges):
-        commit_and_merge(lab)
-    lab.world.expected()  # both oracles agree; from now on one of them is enough
-    lab.world.judge = MirrorVerifier(lab.world.journal, use_duckdb=False)
-    return lab
+        commit_and_merge(world)
+    world.oracle.expected()  # both oracles agree; from now on one of them is enough
+    world.oracle.judge = MirrorVerifier(world.oracle.journal, use_duckdb=False)
+    return world
 
 
 def make_with_one_merge(folder: Path, case: Case, min_rows: int = 30) -> MirroredWorld:
     """Return a mirror after its first merge, without deletes, with at least this many rows."""
-    lab = _start(folder, case)
-    lab.world.commit_next()
-    while len(lab.world.expected()) < min_rows:
-        lab.world.commit_next()
-    assert isinstance(lab.pipeline.advance(lab.table), Merged)
-    return lab
+    world = _start(folder, case)
+    world.oracle.commit_next()
+    while len(world.oracle.expected()) < min_rows:
+        world.oracle.commit_next()
+    assert isinstance(world.pipeline.advance(world.table), Merged)
+    return world
 
 
 def _start(folder: Path, case: Case) -> MirroredWorld:
@@ -148,15 +148,15 @@ def _start(folder: Path, case: Case) -> MirroredWorld:
         Schedule(case.seed, case.key, case.columns, case.distinct_keys, case.largest_commit),
         InProcessEngine(case.shards),
         options=case.options,
-        tail=f"batch_size: {case.batch_size}\n",
+        extra_config=f"batch_size: {case.batch_size}\n",
     )
 
 
-def commit_and_merge(lab: MirroredWorld) -> int:
+def commit_and_merge(world: MirroredWorld) -> int:
     """Merge the schedule's next two commits. Return the number of slices."""
-    lab.world.commit_many(2)
+    world.oracle.commit_many(2)
     slices = 0
-    while isinstance(lab.pipeline.advance(lab.table), Merged):
+    while isinstance(world.pipeline.advance(world.table), Merged):
         slices += 1
     assert slices
     return slices

@@ -10,10 +10,10 @@ import pytest
 
 from icemirror.errors import Invalid
 from spark_job.engine.java import find_java
-from tests.interop.cases import Case, make_lab
+from tests.interop.cases import Case, make_world
 from tests.interop.iceberg_java import ICEBERG_JAR, SQLITE_JAR, IcebergJava
-from tests.mirrors import MirroredWorld
-from tests.need import do_without
+from tests.lab.mirrored_world import MirroredWorld
+from tests.support.need import do_without
 
 
 @pytest.fixture(scope="session")
@@ -36,11 +36,11 @@ def java(maven_jar: Callable[[str], Path], tmp_path_factory: pytest.TempPathFact
 @pytest.fixture(scope="session")
 def shared_mirror(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Case], MirroredWorld]:
     """Return a function from a case to its mirror, which tests only read."""
-    labs: dict[Case, MirroredWorld] = {}
+    worlds: dict[Case, MirroredWorld] = {}
 
     def make(case: Case) -> MirroredWorld:
-        if case not in labs:
-            labs[case] = make_lab(tmp_path_factory.mktemp(case.name), case)
-        return labs[case]
+        if case not in worlds:
+            worlds[case] = make_world(tmp_path_factory.mktemp(case.name), case)
+        return worlds[case]
 
     return make

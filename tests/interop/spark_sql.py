@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 from icemirror.catalogs.catalog_properties import DEFAULT_CATALOG
 from tests.interop.iceberg_java import IcebergJava, JavaObject
 from tests.lab.lab import Lab
-from tests.mirrors import MirroredWorld
+from tests.lab.mirrored_world import MirroredWorld
 
 SNAPSHOT_COLUMN = "read_at_snapshot"
 
@@ -30,10 +30,10 @@ class SparkSql:
     changelog: str = ""
 
     @classmethod
-    def on(cls, java: IcebergJava, lab: MirroredWorld | Lab) -> SparkSql:
-        """Open a session on a lab's catalog, with the same catalog name, which every row of the database contains."""
+    def on(cls, java: IcebergJava, world: MirroredWorld | Lab) -> SparkSql:
+        """Open a session on the world's catalog, under the same name: every row of its database contains it."""
         session = java.spark.newSession()
-        properties = lab.settings.catalog_properties(None)
+        properties = world.settings.catalog_properties(None)
         catalog = f"spark.sql.catalog.{DEFAULT_CATALOG}"
         for name, value in {
             catalog: "org.apache.iceberg.spark.SparkCatalog",
@@ -44,7 +44,7 @@ class SparkSql:
         }.items():
             session.conf().set(name, value)
         mirror, changelog = (
-            f"{DEFAULT_CATALOG}.{table_id}" for table_id in (lab.table.mirror_id, lab.table.changelog_id)
+            f"{DEFAULT_CATALOG}.{table_id}" for table_id in (world.table.mirror_id, world.table.changelog_id)
         )
         return cls(session, java.scratch, mirror, changelog)
 

@@ -16,7 +16,7 @@ from spark_job.write.data_files import write_rows
 from tests.interop.cases import Case, make_with_one_merge
 from tests.interop.iceberg_java import IcebergJava
 from tests.interop.spark_sql import SparkSql
-from tests.mirrors import MirroredWorld
+from tests.lab.mirrored_world import MirroredWorld
 from tests.oracle.value_pools import VALUE_COLUMNS
 
 Value = TypeVar("Value")
@@ -56,8 +56,8 @@ def test_spark_aggregates_from_metadata_equal_those_from_rows(
     tmp_path: Path, java: IcebergJava, columns: tuple[str, ...]
 ) -> None:
     """Without deletes, Spark takes counts, minima and maxima from the manifests alone."""
-    lab = mirror_with_one_file(tmp_path, "int", 41, columns)
-    spark = SparkSql.on(java, lab)
+    world = mirror_with_one_file(tmp_path, "int", 41, columns)
+    spark = SparkSql.on(java, world)
     aggregates = ", ".join(f"count({name}), min({name}), max({name})" for name in columns)
     results = []
     for push_down in ("false", "true"):

@@ -9,31 +9,31 @@ from pyiceberg.table.snapshots import Operation
 
 from spark_job.iceberg.live_files import live_files
 from spark_job.maintenance import choose_files as choose
-from tests.interop.cases import CASES, V3_CASES, Case, commit_and_merge, make_lab, snapshot_ids
+from tests.interop.cases import CASES, V3_CASES, Case, commit_and_merge, make_world, snapshot_ids
 from tests.interop.iceberg_java import IcebergJava
+from tests.interop.lineage import INT, STRING, check_lineage, lineage_at
 from tests.interop.spark_sql import SparkSql
-from tests.interop.test_vectors import INT, STRING, check_lineage, lineage_at
-from tests.mirrors import MirroredWorld
+from tests.lab.mirrored_world import MirroredWorld
 
 BY_NAME = {case.name: case for case in (*CASES, *V3_CASES)}
 COMPACTED_CASES = [BY_NAME[name] for name in ("int_by_number", "uuid_in_buckets", "int_v3", "composite_v3")]
 
 
-def compact(lab: MirroredWorld) -> int:
+def compact(world: MirroredWorld) -> int:
     """Compact the mirror and return how many files fewer it has."""
-    before = live_files(lab.mirror.io, lab.mirror.current_snapshot())
-    assert lab.pipeline.compact(lab.pipeline.planner.require_plan(lab.table)) is not None
-    head = lab.mirror.current_snapshot()
+    before = live_files(world.mirror.io, world.mirror.current_snapshot())
+    assert world.pipeline.compact(world.pipeline.planner.require_plan(world.table)) is not None
+    head = world.mirror.current_snapshot()
     assert head is not None
     assert head.summary is not None
     assert head.summary.operation is Operation.REPLACE
-    return len(before) - len(live_files(lab.mirror.io, head))
+    return len(before) - len(live_files(world.mirror.io, head))
 
 
-def assert_equals_oracle(lab: MirroredWorld, java: IcebergJava) -> None:
+def assert_equals_oracle(world: MirroredWorld, java: IcebergJava) -> None:
     for verdict in (
-        lab.world.verdict(lab.mirror),
-        lab.world.verdict_of_rows(java.rewrite(lab.mirror).rows),
+        world.oracle.verdict(world.mirror),
+        world.oracle.verdict_of_rows(java.rewrite(world.mirror).rows),
     ):
         assert verdict.equal, verdict
 
@@ -42,38 +42,38 @@ def assert_equals_oracle(lab: MirroredWorld, java: IcebergJava) -> None:
 def test_all_readers_find_rows_after_compaction(
     tmp_path: Path, java: IcebergJava, case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lab = make_lab(tmp_path, case)
+    world = make_world(tmp_path, case)
     monkeypatch.setattr(choose, "FAN_IN", 2)
-    assert compact(lab) > 0
-    assert_equals_oracle(lab, java)
+    assert compact(world) > 0
+    assert_equals_oracle(world, java)
     for _ in range(3):
-        commit_and_merge(lab)
-    assert_equals_oracle(lab, java)
+        commit_and_merge(world)
+    assert_equals_oracle(world, java)
 
 
 @pytest.mark.parametrize("case", [INT, STRING], ids=str)
 def test_compaction_keeps_row_ids_and_last_updated_sequence_numbers(
     tmp_path: Path, java: IcebergJava, case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lab = make_lab(tmp_path, case, merges=5)
-    spark = SparkSql.on(java, lab)
-    before = lineage_at(spark, snapshot_ids(lab.mirror)[-1])
+    world = make_world(tmp_path, case, merges=5)
+    spark = SparkSql.on(java, world)
+    before = lineage_at(spark, snapshot_ids(world.mirror)[-1])
     monkeypatch.setattr(choose, "FAN_IN", 2)
-    assert compact(lab) > 0
-    assert lineage_at(spark, snapshot_ids(lab.mirror)[-1]) == before
-    commit_and_merge(lab)
-    check_lineage(lab, spark, snapshot_ids(lab.mirror))
+    assert compact(world) > 0
+    assert lineage_at(spark, snapshot_ids(world.mirror)[-1]) == before
+    commit_and_merge(world)
+    check_lineage(world, spark, snapshot_ids(world.mirror))
 
 
 def test_iceberg_java_continues_on_compacted_files(
     tmp_path: Path, java: IcebergJava, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lab = make_lab(tmp_path, BY_NAME["uuid_in_buckets"])
-    spark = SparkSql.on(java, lab)
+    world = make_world(tmp_path, BY_NAME["uuid_in_buckets"])
+    spark = SparkSql.on(java, world)
     monkeypatch.setattr(choose, "FAN_IN", 2)
-    compact(lab)
+    compact(world)
     spark.call("rewrite_data_files(table => {table}, options => map('rewrite-all', 'true'))")
-    commit_and_merge(lab)
+    commit_and_merge(world)
     spark.call("expire_snapshots(table => {table}, retain_last => 1)")
-    commit_and_merge(lab)
-    assert_equals_oracle(lab, java)
+    commit_and_merge(world)
+    assert_equals_oracle(world, java)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from icemirror.cli.demo.oracle.duckdb_oracle import connect_duckdb, has_iceberg_reader
-from tests.interop.cases import Case, make_lab, snapshot_ids
+from tests.interop.cases import Case, make_world, snapshot_ids
 from tests.interop.iceberg_java import IcebergJava
 from tests.interop.spark_sql import SparkSql
-from tests.mirrors import MirroredWorld
-from tests.need import need
+from tests.lab.mirrored_world import MirroredWorld
+from tests.support.need import need
 
 READERS = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "readers.md"
 
@@ -21,23 +21,23 @@ READERS = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "readers.md"
 @pytest.fixture
 def lake(tmp_path: Path) -> MirroredWorld:
     """Return a mirror for the examples."""
-    return make_lab(tmp_path / "lake", Case("docs", "int", ("text", "double"), seed=61), merges=3)
+    return make_world(tmp_path / "lake", Case("docs", "int", ("text", "double"), seed=61), merges=3)
 
 
-def example(section: str, language: str, lab: MirroredWorld) -> str:
+def example(section: str, language: str, world: MirroredWorld) -> str:
     """Return the code block of a section, with the names of this mirror."""
     _, _, text = READERS.read_text(encoding="utf-8").partition(f"\n## {section}\n")
     (block,) = re.findall(rf"```{language}\n(.*?)```", text.partition("\n## ")[0], re.DOTALL)
-    block = block.replace("shop.orders", str(lab.table.mirror_id))
-    block = re.sub(r"/data/\S+?\.metadata\.json", lab.mirror.metadata_location, block)
-    block = block.replace("sqlite:////data/catalog.db", lab.settings.catalog_properties(None)["uri"])
-    return re.sub(r"\d{15,}", str(snapshot_ids(lab.mirror)[0]), block)
+    block = block.replace("shop.orders", str(world.table.mirror_id))
+    block = re.sub(r"/data/\S+?\.metadata\.json", world.mirror.metadata_location, block)
+    block = block.replace("sqlite:////data/catalog.db", world.settings.catalog_properties(None)["uri"])
+    return re.sub(r"\d{15,}", str(snapshot_ids(world.mirror)[0]), block)
 
 
 def test_pyiceberg_example_runs(lake: MirroredWorld) -> None:
     names: dict[str, object] = {}
     exec(example("PyIceberg", "python", lake), names)  # noqa: S102 (our own text)
-    assert lake.world.verdict_of_rows(names["rows"]).equal
+    assert lake.oracle.verdict_of_rows(names["rows"]).equal
     assert names["rows_then"] != names["rows"]
 
 
@@ -46,7 +46,7 @@ def test_duckdb_example_runs(lake: MirroredWorld) -> None:
         count, earlier_count = [
             duck.execute(query).fetchall() for query in statements(example("DuckDB", "sql", lake))
         ]
-    assert count == [(len(lake.world.expected()),)]
+    assert count == [(len(lake.oracle.expected()),)]
     assert earlier_count
 
 
@@ -56,7 +56,7 @@ def test_duckdb_example_with_packaged_extensions_runs(lake: MirroredWorld) -> No
     exec(example("DuckDB", "python", lake), names)  # noqa: S102 (our own text)
     with names["duck"] as duck:
         count, _ = statements(example("DuckDB", "sql", lake))
-        assert duck.execute(count).fetchall() == [(len(lake.world.expected()),)]
+        assert duck.execute(count).fetchall() == [(len(lake.oracle.expected()),)]
 
 
 def test_spark_example_runs(lake: MirroredWorld, java: IcebergJava) -> None:
@@ -65,15 +65,15 @@ def test_spark_example_runs(lake: MirroredWorld, java: IcebergJava) -> None:
         if not name.endswith((".uri", ".warehouse")):  # these contain the folder of the example
             assert spark.session.conf().get(name) == value
     row_counts = [spark.session.sql(query).count() for query in statements(example("Spark", "sql", lake))]
-    assert row_counts[0] == len(lake.world.expected())
+    assert row_counts[0] == len(lake.oracle.expected())
     assert row_counts[2] == len(snapshot_ids(lake.mirror))
 
 
 def test_row_id_example_runs(tmp_path: Path, java: IcebergJava) -> None:
-    lab = make_lab(tmp_path, Case("docs", "int", ("text",), seed=62, format_version=3), merges=2)
-    (query,) = statements(example("Row ids", "sql", lab))
-    rows = SparkSql.on(java, lab).query(query)
-    assert len(set(rows["_row_id"].to_pylist())) == len(lab.world.expected())
+    world = make_world(tmp_path, Case("docs", "int", ("text",), seed=62, format_version=3), merges=2)
+    (query,) = statements(example("Row ids", "sql", world))
+    rows = SparkSql.on(java, world).query(query)
+    assert len(set(rows["_row_id"].to_pylist())) == len(world.oracle.expected())
 
 
 def statements(block: str) -> list[str]:

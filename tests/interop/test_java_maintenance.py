@@ -13,10 +13,10 @@ from spark_job.iceberg.property_names import PROPERTY_INDEX_ROOT
 from spark_job.index import tiers
 from spark_job.index.location import index_location
 from spark_job.index.root import Root, read_root
-from tests.interop.cases import Case, commit_and_merge, make_lab, snapshot_ids
+from tests.interop.cases import Case, commit_and_merge, make_world, snapshot_ids
 from tests.interop.iceberg_java import IcebergJava
 from tests.interop.spark_sql import SparkSql
-from tests.mirrors import MirroredWorld
+from tests.lab.mirrored_world import MirroredWorld
 
 COLUMNS = ("flag", "double", "amount", "day", "instant", "text", "ref", "blob", "words", "place", "counts")
 SEGMENT, ROOT = ".segment.puffin", ".root.puffin"
@@ -34,21 +34,21 @@ def test_next_merge_uses_the_same_index(
     tmp_path: Path, java: IcebergJava, case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tiers, "FAN_IN", 100)  # no merges of segments: new ones belong to the slice
-    lab = make_lab(tmp_path, case)
-    index, root = index_files(lab), current_root(lab)
-    assert len(index) == len(root.segments) + len(snapshot_ids(lab.mirror)), (
+    world = make_world(tmp_path, case)
+    index, root = index_files(world), current_root(world)
+    assert len(index) == len(root.segments) + len(snapshot_ids(world.mirror)), (
         "segments, and one root per snapshot"
     )
-    spark = SparkSql.on(java, lab)
+    spark = SparkSql.on(java, world)
 
-    compute_statistics(spark, lab)
-    expire(spark, lab)
-    remove_orphans(spark, lab)
-    assert index_files(lab) == index
-    assert lab.world.verdict_of_rows(java.rewrite(lab.mirror).rows).equal
+    compute_statistics(spark, world)
+    expire(spark, world)
+    remove_orphans(spark, world)
+    assert index_files(world) == index
+    assert world.oracle.verdict_of_rows(java.rewrite(world.mirror).rows).equal
 
-    slices = commit_and_merge(lab)
-    after, next_root = index_files(lab), current_root(lab)
+    slices = commit_and_merge(world)
+    after, next_root = index_files(world), current_root(world)
     assert {name: after[name] for name in index} == index
     added = [name for name in after if name not in index]
     assert len([name for name in added if name.endswith(ROOT)]) == slices
@@ -56,34 +56,34 @@ def test_next_merge_uses_the_same_index(
     assert 0 < new_segments <= slices * case.shards
     assert len(added) == slices + new_segments
     assert next_root.segments[new_segments:] == root.segments
-    verdict = lab.world.verdict(lab.mirror)
+    verdict = world.oracle.verdict(world.mirror)
     assert verdict.equal, verdict
-    verdict = lab.world.verdict_of_rows(java.rewrite(lab.mirror).rows)
+    verdict = world.oracle.verdict_of_rows(java.rewrite(world.mirror).rows)
     assert verdict.equal, verdict
 
 
-def compute_statistics(spark: SparkSql, lab: MirroredWorld) -> None:
+def compute_statistics(spark: SparkSql, world: MirroredWorld) -> None:
     result = spark.call("compute_table_stats({table})")
-    (statistics,) = lab.mirror.metadata.statistics
+    (statistics,) = world.mirror.metadata.statistics
     assert statistics.statistics_path == result["statistics_file"]
     assert statistics.blob_metadata
 
 
-def expire(spark: SparkSql, lab: MirroredWorld) -> None:
-    head = lab.mirror.current_snapshot()
+def expire(spark: SparkSql, world: MirroredWorld) -> None:
+    head = world.mirror.current_snapshot()
     assert head is not None
-    expired = len(snapshot_ids(lab.mirror)) - 1
+    expired = len(snapshot_ids(world.mirror)) - 1
     assert expired > 1
     result = spark.call(
         f"expire_snapshots(table => {{table}}, older_than => {sql_time(timedelta(hours=1))}, retain_last => 1)"
     )
     assert result["deleted_manifest_lists_count"] == expired
-    assert snapshot_ids(lab.mirror) == [head.snapshot_id]
+    assert snapshot_ids(world.mirror) == [head.snapshot_id]
 
 
-def remove_orphans(spark: SparkSql, lab: MirroredWorld) -> None:
+def remove_orphans(spark: SparkSql, world: MirroredWorld) -> None:
     """Remove orphans of any age; only files that the table does not reference are removed."""
-    table = local(lab.mirror.location())
+    table = local(world.mirror.location())
     orphan = table / "data" / "orphan.parquet"
     orphan.write_bytes(b"orphan")
     long_ago = time.time() - timedelta(days=9).total_seconds()
@@ -101,14 +101,14 @@ def local(location: str) -> Path:
     return Path(location.removeprefix("file://"))
 
 
-def index_files(lab: MirroredWorld) -> dict[str, bytes]:
+def index_files(world: MirroredWorld) -> dict[str, bytes]:
     """Return the contents of the index files by name."""
-    folder = local(index_location(lab.mirror.metadata, None))
+    folder = local(index_location(world.mirror.metadata, None))
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def current_root(lab: MirroredWorld) -> Root:
-    head = lab.mirror.current_snapshot()
+def current_root(world: MirroredWorld) -> Root:
+    head = world.mirror.current_snapshot()
     assert head is not None
     assert head.summary is not None
-    return read_root(lab.mirror.io, head.summary.additional_properties[PROPERTY_INDEX_ROOT])
+    return read_root(world.mirror.io, head.summary.additional_properties[PROPERTY_INDEX_ROOT])

@@ -35,6 +35,6 @@ def test_partition_values_equal_those_of_iceberg_java(tmp_path: Path, java: Iceb
 @pytest.mark.parametrize("partition", ["ref", "bucket[4](clock)", "truncate[3](blob)", "text"])
 def test_mirror_supports_every_partition_of_iceberg(tmp_path: Path, partition: str) -> None:
     case = Case("one", "int", ("ref", "clock", "blob", "text"), (partition,), seed=52)
-    lab = make_with_one_merge(tmp_path, case)
-    verdict = lab.world.verdict(lab.mirror)
+    world = make_with_one_merge(tmp_path, case)
+    verdict = world.oracle.verdict(world.mirror)
     assert verdict.equal, verdict

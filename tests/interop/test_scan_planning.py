@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_job.iceberg.property_names import PROPERTY_LIVE_ROWS
-from tests.interop.cases import CASES, V3_CASES, Case, commit_and_merge, make_lab, snapshot_ids
+from tests.interop.cases import CASES, V3_CASES, Case, commit_and_merge, make_world, snapshot_ids
 from tests.interop.iceberg_java import IcebergJava, JavaObject
 from tests.interop.spark_sql import SparkSql
-from tests.mirrors import MirroredWorld
+from tests.lab.mirrored_world import MirroredWorld
 
 SharedMirror = Callable[[Case], MirroredWorld]
 
@@ -23,8 +23,8 @@ def test_scan_task_has_the_deletes_of_its_data_file(
     shared_mirror: SharedMirror, java: IcebergJava, case: Case
 ) -> None:
     """Each data file has its deletes, and none that apply to another file only."""
-    lab = shared_mirror(case)
-    planned = java.plan(lab.mirror)
+    world = shared_mirror(case)
+    planned = java.plan(world.mirror)
     assert case.scattered or sum(map(len, planned.values())) >= 5
     for path, deletes in planned.items():
         for delete in deletes:
@@ -37,8 +37,8 @@ def test_scan_task_has_the_deletes_of_its_data_file(
 def test_data_file_has_at_most_one_deletion_vector(
     shared_mirror: SharedMirror, java: IcebergJava, case: Case
 ) -> None:
-    lab = shared_mirror(case)
-    planned = java.plan(lab.mirror)
+    world = shared_mirror(case)
+    planned = java.plan(world.mirror)
     assert sum(map(len, planned.values())) >= 3
     for path, deletes in planned.items():
         assert len(deletes) <= 1
@@ -53,12 +53,12 @@ def test_shared_delete_file_is_planned_for_each_of_its_data_files(tmp_path: Path
     case = Case(
         "tiny_files", "int", ("text", "double"), (), 8, properties=tiny, distinct_keys=200, largest_commit=900
     )
-    lab = make_lab(tmp_path, case, merges=0)
+    world = make_world(tmp_path, case, merges=0)
     planned: dict[str, list[JavaObject]] = {}
     shared: list[JavaObject] = []
-    while not shared and len(snapshot_ids(lab.mirror) if planned else ()) < 12:
-        commit_and_merge(lab)
-        planned = java.plan(lab.mirror)
+    while not shared and len(snapshot_ids(world.mirror) if planned else ()) < 12:
+        commit_and_merge(world)
+        planned = java.plan(world.mirror)
         shared = [
             delete for deletes in planned.values() for delete in deletes if not java.is_file_scoped(delete)
         ]
@@ -68,7 +68,7 @@ def test_shared_delete_file_is_planned_for_each_of_its_data_files(tmp_path: Path
     for path, deletes in planned.items():
         attached = {delete.location() for delete in deletes}
         assert {location for location, paths in named.items() if path in paths} <= attached
-    verdict = lab.world.verdict_of_rows(java.rewrite(lab.mirror).rows)
+    verdict = world.oracle.verdict_of_rows(java.rewrite(world.mirror).rows)
     assert verdict.equal, verdict
 
 
@@ -76,13 +76,13 @@ def test_shared_delete_file_is_planned_for_each_of_its_data_files(tmp_path: Path
     "case", [case for cases in (CASES, V3_CASES) for case in cases if case.for_spark][:4], ids=str
 )
 def test_metadata_tables_are_consistent(shared_mirror: SharedMirror, java: IcebergJava, case: Case) -> None:
-    lab = shared_mirror(case)
-    head = lab.mirror.current_snapshot()
+    world = shared_mirror(case)
+    head = world.mirror.current_snapshot()
     assert head is not None
     assert head.summary is not None
-    spark = SparkSql.on(java, lab)
+    spark = SparkSql.on(java, world)
     snapshots = spark.query(f"SELECT * FROM {spark.mirror}.snapshots").sort_by("committed_at")
-    assert snapshots["snapshot_id"].to_pylist() == snapshot_ids(lab.mirror)
+    assert snapshots["snapshot_id"].to_pylist() == snapshot_ids(world.mirror)
     assert set(snapshots["operation"].to_pylist()) == {"append", "overwrite"}
 
     files = spark.query(
@@ -94,7 +94,7 @@ def test_metadata_tables_are_consistent(shared_mirror: SharedMirror, java: Icebe
     assert len(data) == int(head.summary["total-data-files"] or 0)
     assert len(deletes) == int(head.summary["total-delete-files"] or 0)
     for row in files.to_pylist():
-        assert row["file_size_in_bytes"] == len(lab.mirror.io.new_input(row["file_path"]))
+        assert row["file_size_in_bytes"] == len(world.mirror.io.new_input(row["file_path"]))
 
     positions = spark.query(f"SELECT file_path, pos, delete_file_path FROM {spark.mirror}.position_deletes")
     found = positions.to_pylist()

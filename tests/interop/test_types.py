@@ -7,7 +7,7 @@ from pathlib import Path
 from icemirror.cli.demo.oracle.duckdb_oracle import has_iceberg_reader
 from tests.interop.iceberg_java import IcebergJava
 from tests.interop.types_page import PAGE, generate_page
-from tests.need import need
+from tests.support.need import need
 
 
 def test_types_page_equals_the_results_of_the_readers(java: IcebergJava, tmp_path: Path) -> None:

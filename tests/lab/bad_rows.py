@@ -53,9 +53,11 @@ def _sequence(word: str) -> str | None:
     return None if word == "?" else "nonsense"
 
 
-def make(folder: Path, options: str = "", tail: str = "", engine: Engine | None = None) -> Lab:
+def make(folder: Path, options: str = "", extra_config: str = "", engine: Engine | None = None) -> Lab:
     """Create a lab that rejects bad rows."""
-    return Lab.make(folder, options=f"on_bad_row: quarantine\n{options}", tail=tail, engine=engine)
+    return Lab.make(
+        folder, options=f"on_bad_row: quarantine\n{options}", extra_config=extra_config, engine=engine
+    )
 
 
 def rejects(lab: Lab) -> Table:

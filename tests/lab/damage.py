@@ -50,7 +50,7 @@ def rewrite_segment(lab: Lab, number: int, change: Callable[[Entries], Entries])
     path = old.path.replace(".segment.", "x.segment.")
     covered = [root.files[at].path for at in old.files]
     new = write_segment(lab.mirror.io, path, entries, old.key_definition, covered, old.files)
-    new = new.model_copy(update={"run": old.run, "written_at_ms": old.written_at_ms})
+    new = new.model_copy(update={"sorted_run": old.sorted_run, "written_at_ms": old.written_at_ms})
     put_root(lab, root.model_copy(update={"segments": _replaced(root, number, new)}))
 
 
@@ -75,5 +75,7 @@ def set_cursor(lab: Lab, change: Callable[[Cursor], Cursor]) -> None:
     cursor = change(Cursor.model_validate_json(head["summary"][PROPERTY_CURSOR]))
     head["summary"][PROPERTY_CURSOR] = cursor.model_dump_json()
     anchor = CursorProperty.model_validate_json(metadata["properties"][PROPERTY_CURSOR])
-    metadata["properties"][PROPERTY_CURSOR] = anchor.model_copy(update={"cursor": cursor}).model_dump_json()
+    metadata["properties"][PROPERTY_CURSOR] = anchor.model_copy(update={"cursor": cursor}).model_dump_json(
+        by_alias=True
+    )
     file.write_text(json.dumps(metadata))

@@ -29,7 +29,7 @@ from spark_job.engine.engine import Engine, InProcessEngine, LazyEngine
 from spark_job.iceberg.catalogs import Catalogs
 from spark_job.pipeline import Pipeline
 from spark_job.pyiceberg_private.manifest_files import enable_v3_metadata
-from tests.mirrors import write_config
+from tests.lab.mirrored_world import write_config
 
 _WORD = re.compile(r"([IUD])(-?\d+)@(\d+)(?:=(\S*))?")
 _OPERATION = {"I": "INSERT", "U": "UPDATE", "D": "DELETE"}
@@ -119,7 +119,7 @@ def local_path(location: str) -> Path:
 
 @dataclass
 class Lab:
-    """A catalog in a folder, with one pipeline: `lab.world_changelog` to `lab.world`."""
+    """A catalog in a folder, with one table, mirrored from `lab.world_changelog` to `lab.world`."""
 
     folder: Path
     settings: Settings
@@ -133,12 +133,12 @@ class Lab:
         schema: Schema = ID_AND_NAME,
         *,
         options: str = "",
-        tail: str = "",
+        extra_config: str = "",
         engine: Engine | None = None,
         changelog_version: int = 2,
     ) -> Lab:
         """Create a catalog with an empty changelog."""
-        settings = load_settings(write_config(folder, options, tail), os.environ)
+        settings = load_settings(write_config(folder, options, extra_config), os.environ)
         catalogs = Catalogs(settings)
         catalogs.get(None).create_namespace("lab")
         version = {"format-version": str(changelog_version)}
@@ -147,9 +147,9 @@ class Lab:
         changelog = catalogs.get(None).create_table("lab.world_changelog", schema, properties=version)
         return cls(folder, settings, _pipeline(settings, catalogs, engine), changelog)
 
-    def reconfigure(self, options: str = "", tail: str = "", *, engine: Engine | None = None) -> Lab:
+    def reconfigure(self, options: str = "", extra_config: str = "", *, engine: Engine | None = None) -> Lab:
         """Return a lab with the same tables and other settings."""
-        settings = load_settings(write_config(self.folder, options, tail), os.environ)
+        settings = load_settings(write_config(self.folder, options, extra_config), os.environ)
         return Lab(self.folder, settings, _pipeline(settings, Catalogs(settings), engine), self.changelog)
 
     @property

@@ -17,7 +17,7 @@ OLD = {1: "c", 3: "c", 5: "I5@1", 6: "I6@3"}
 
 def make(folder: Path, options: str = "", batch: int = 3) -> Lab:
     """Create a lab whose mirror has the rows `OLD`."""
-    lab = Lab.make(folder, options=options, tail=f"batch_size: {batch}\n", engine=InProcessEngine(2))
+    lab = Lab.make(folder, options=options, extra_config=f"batch_size: {batch}\n", engine=InProcessEngine(2))
     lab.commit_events("I1@1 I2@1 I3@1", "I4@1 I5@1")
     lab.commit_events("U1@2=b D2@2")
     lab.commit_events("U3@3=c U1@3=c", "D4@3 I6@3")

@@ -12,9 +12,11 @@ SOFT = "delete_mode: soft"
 FLAG = "_is_deleted"
 
 
-def make(folder: Path, options: str = "", tail: str = "", shards: int = 1) -> Lab:
+def make(folder: Path, options: str = "", extra_config: str = "", shards: int = 1) -> Lab:
     """Create a lab with soft deletes and an empty changelog."""
-    return Lab.make(folder, options=f"{SOFT}\n{options}", tail=tail, engine=InProcessEngine(shards))
+    return Lab.make(
+        folder, options=f"{SOFT}\n{options}", extra_config=extra_config, engine=InProcessEngine(shards)
+    )
 
 
 def flagged_rows(lab: Lab) -> dict[int, tuple[Any, Any]]:

@@ -19,7 +19,7 @@ from spark_job.pyiceberg_private.manifest_files import read_manifest_entries
 from spark_job.write.deletes import write_deletes
 from tests.lab import foreign
 from tests.lab.lab import Lab
-from tests.manifests import list_manifests
+from tests.lab.manifests import list_manifests
 
 PLAIN = Schema(
     NestedField(7, "name", StringType(), required=False), NestedField(9, "id", LongType(), required=False)

@@ -25,8 +25,10 @@ _TRUNCATION = re.compile(r"T@(\d*)")
 
 def make(folder: Path, options: str = "", batch: int = 3, *, engine: Engine | None = None) -> Lab:
     """Create a lab with an empty changelog and slices of `batch` events."""
-    tail = f"batch_size: {batch}\n"
-    return Lab.make(folder, options=f"{VALUES}\n{options}", tail=tail, engine=engine or InProcessEngine(2))
+    extra_config = f"batch_size: {batch}\n"
+    return Lab.make(
+        folder, options=f"{VALUES}\n{options}", extra_config=extra_config, engine=engine or InProcessEngine(2)
+    )
 
 
 def file_of(words: str) -> pa.Table:

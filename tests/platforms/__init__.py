@@ -1,1 +1,1 @@
-"""Fakes of the platforms that run jobs: one run per token, run states, and the errors of the real ones."""
+"""Fakes of a Hive Metastore and of the platforms that run jobs, with the run states and errors of the real ones."""

@@ -1,4 +1,4 @@
-"""One server of each kind for all tests. An unavailable server skips or fails the test, see `tests.need`."""
+"""One server of each kind for all tests. An unavailable server skips or fails the test, see `tests.support.need`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from uuid import uuid4
 
 import pytest
 
-from tests.need import do_without
 from tests.provision.cache import Unavailable
 from tests.services import processes
 from tests.services.azurite import Azurite, azurite
@@ -23,6 +22,7 @@ from tests.services.nessie import Nessie, nessie
 from tests.services.postgres import Postgres, postgres
 from tests.services.rest_catalog import RestCatalog, rest_catalog
 from tests.services.s3proxy import S3Proxy, s3proxy
+from tests.support.need import do_without
 
 Server = TypeVar("Server")
 Start = Callable[[Path], AbstractContextManager[Server]]

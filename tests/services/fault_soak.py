@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.services.fault_lakes import KINDS, FaultServers
-from tests.services.fault_run import run_faults
+from tests.services.fault_run import assert_mirror_equals_oracle, run_faults
 from tests.soak.campaign import Campaign
 
 COMMITS = 25
@@ -27,14 +27,15 @@ def start_servers() -> None:
     _servers()
 
 
-def run(seed: int, _bug: str | None = None) -> Counter[str]:
+def run(seed: int, _defect: str | None = None) -> Counter[str]:
     """Run a seed; the seeds rotate through the kinds of catalogs."""
     kind = KINDS[seed % len(KINDS)]
     with (
         tempfile.TemporaryDirectory(prefix="icemirror-faults-") as folder,
         _servers().lake(kind, seed) as (lake, plans),
     ):
-        surfaced = run_faults(Path(folder), lake, plans, seed, COMMITS)
+        world, surfaced = run_faults(Path(folder), lake, plans, seed, COMMITS)
+        assert_mirror_equals_oracle(world, seed)
     return Counter({f"{kind}: {name}": count for name, count in surfaced.items()}) + Counter(
         [f"{kind} seeds"]
     )

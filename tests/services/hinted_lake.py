@@ -93,12 +93,12 @@ class HintedLake:
                 fcntl.flock(lock, fcntl.LOCK_EX)
             held, head = self.merged(name), self.head(name)
             if held == head:
-                return NothingToMerge(head=f"m{head}", position=_position([]))
+                return NothingToMerge(head_location=f"m{head}", mirror_status=_position([]))
             self._write(self._mirror(name), head)
         slice_result = SliceResult(
             snapshot_id=head, events=1, inserted=1, seconds=0.0, seconds_by_step={}, **NO_FIGURES
         )
-        return Merged(slice=slice_result, position=_position([]))
+        return Merged(slice=slice_result, mirror_status=_position([]))
 
     def note(self, file: str, line: str) -> None:
         """Append a line atomically, even if the process is killed."""

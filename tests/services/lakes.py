@@ -14,7 +14,7 @@ from icemirror.config_file.load import load_settings
 from spark_job.engine.engine import Engine, InProcessEngine, LazyEngine
 from spark_job.iceberg.catalogs import Catalogs
 from spark_job.pipeline import Pipeline
-from tests.mirrors import MirroredWorld
+from tests.lab.mirrored_world import MirroredWorld
 from tests.oracle.schedules import Schedule
 from tests.oracle.world import World
 from tests.services.renumbered import RenumberedChangelog

@@ -9,7 +9,7 @@ from importlib.metadata import distribution
 from io import BytesIO
 from pathlib import Path
 
-from tests.processes.house.test_lightness import closure
+from tests.processes.house.light_imports import closure
 
 ROOT = Path(__file__).parents[2]
 CHANGELOG_FOLDER = "raw/orders_changelog/metadata"

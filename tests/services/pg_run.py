@@ -32,7 +32,7 @@ from spark_job.iceberg.catalogs import Catalogs
 from spark_job.pipeline import Pipeline
 from tests.lab.column_changes import assert_sound, rebuild
 from tests.lab.lab import Lab
-from tests.mirrors import write_config
+from tests.lab.mirrored_world import write_config
 from tests.services import pg_types
 from tests.services.pg_changelog import Changelog, numbered
 from tests.services.pg_profiles import Debezium, Order, Profile, SupabaseEtl
@@ -74,10 +74,12 @@ class MirroredSource:
         rng: random.Random,
         *,
         options: str = "",
-        tail: str = "",
+        extra_config: str = "",
     ) -> MirroredSource:
         """Create a changelog with the initial copy of the source, without later changes."""
-        settings = load_settings(write_config(folder, f"{profile.options}\n{options}", tail), os.environ)
+        settings = load_settings(
+            write_config(folder, f"{profile.options}\n{options}", extra_config), os.environ
+        )
         catalogs = Catalogs(settings)
         changelog = Changelog(catalogs.get(None), profile, source, rng)
         source.publish()
@@ -155,13 +157,15 @@ def run_seed(server: Postgres, folder: Path, seed: int, steps: int = 8) -> Count
     moves = () if is_etl else (move_only,) if full_identity else (move,)
     dropped, version = rng.choice(("keep", "drop")), rng.choice((2, 2, 2, 3))
     options = f"on_dropped_column: {dropped}\nformat_version: {version}"
-    tail = rng.choice(("", "batch_size: 15\n"))
+    extra_config = rng.choice(("", "batch_size: 15\n"))
     with source(server) as database:
         workload = Workload(database, rng, moves, large_values=full_identity or not is_etl)
         workload.create()
         if full_identity:
             database.run(f"ALTER TABLE {TABLE} REPLICA IDENTITY FULL")
-        mirrored = MirroredSource.make(folder, database, profile, rng, options=options, tail=tail)
+        mirrored = MirroredSource.make(
+            folder, database, profile, rng, options=options, extra_config=extra_config
+        )
         done = workload.done
         for step in range(steps):
             truncates = is_etl and rng.random() < 0.1

@@ -31,8 +31,8 @@ from tests.oracle.schedules import Schedule
 from tests.oracle.world import World
 from tests.services.hive_metastore import HiveMetastore
 from tests.services.lakes import Lake, documented, mirrored_world
-from tests.services.test_lakes import merge_schedule
-from tests.services.test_schema_changes import merge_schema_changes
+from tests.services.merge_schedule import merge_schedule
+from tests.services.merge_schema_changes import merge_schema_changes
 from trigger.heads.head_source import open_head_source
 
 ROW = pa.table({"id": pa.array([1], pa.int64())})
@@ -176,10 +176,10 @@ def test_commit_with_a_lost_response_is_detected(
     tmp_path: Path, catalog: dict[str, str], monkeypatch: pytest.MonkeyPatch, landed: bool
 ) -> None:
     # No lock retries: the interrupted commit must have released its lock.
-    lab = mirrored_world(tmp_path, Lake({**catalog, "lock-check-retries": "1"}), Schedule(1, "int"))
-    lab.world.commit_next()
-    assert isinstance(lab.pipeline.advance(lab.table), Merged)
-    lab.world.commit_next()
+    world = mirrored_world(tmp_path, Lake({**catalog, "lock-check-retries": "1"}), Schedule(1, "int"))
+    world.oracle.commit_next()
+    assert isinstance(world.pipeline.advance(world.table), Merged)
+    world.oracle.commit_next()
     alter = Client.alter_table_with_environment_context
 
     def lose_response(client: Client, *given: Any) -> None:
@@ -191,15 +191,15 @@ def test_commit_with_a_lost_response_is_detected(
 
     monkeypatch.setattr(Client, "alter_table_with_environment_context", lose_response)
     if landed:
-        assert isinstance(lab.pipeline.advance(lab.table), Merged)
+        assert isinstance(world.pipeline.advance(world.table), Merged)
     else:
         with pytest.raises(CommitUnknown, match="may still be committed"):
-            lab.pipeline.advance(lab.table)
-        assert isinstance(lab.pipeline.advance(lab.table), Merged)
-    assert lab.world.verdict(lab.mirror).equal
-    lab.world.commit_next()
-    assert isinstance(lab.pipeline.advance(lab.table), Merged)
-    assert lab.world.verdict(lab.mirror).equal
+            world.pipeline.advance(world.table)
+        assert isinstance(world.pipeline.advance(world.table), Merged)
+    assert world.oracle.verdict(world.mirror).equal
+    world.oracle.commit_next()
+    assert isinstance(world.pipeline.advance(world.table), Merged)
+    assert world.oracle.verdict(world.mirror).equal
 
 
 def test_unreachable_metastore_is_transient_and_a_table_of_another_format_is_invalid(

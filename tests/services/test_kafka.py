@@ -13,12 +13,12 @@ from aiokafka import AIOKafkaProducer
 
 from icemirror.errors import BadConfig, Transient
 from icemirror.settings.trigger import KafkaSource
-from tests.need import do_without
 from tests.provision.cache import Unavailable
 from tests.services.certificates import make_certificates
 from tests.services.kafka_broker import Kafka, kafka
 from tests.services.kafka_run import POISON_EVERY, drive
 from tests.services.processes import free_port
+from tests.support.need import do_without
 from trigger.dispatch.ingest import Accepted
 from trigger.listeners.kafka import KafkaListener
 from trigger.listeners.kafka_login import connection_arguments

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ from lightkube.generic_resource import create_namespaced_resource
 
 from icemirror.errors import Invalid
 from icemirror.protocol.events import RunState
+from tests.services.custom_resources import DEFINITIONS, is_served, wait_for
 from tests.services.kube_apiserver import KubeApiServer, kube_apiserver
 from tests.services.spark_operator import apache_definition, kubeflow_definition
 from tests.unit.trigger.launchers.launcher_settings import KUBERNETES, for_kubernetes
@@ -25,18 +25,10 @@ from trigger.launchers.spark_application import spark_application
 MANIFESTS = Path(__file__).parents[2] / "infra" / "kubernetes" / "base"
 NAMESPACE, ACCOUNT, JOB_ACCOUNT = "icemirror", "icemirror-trigger", "icemirror-job"
 KUBEFLOW, APACHE = "sparkoperator.k8s.io/v1beta2", "spark.apache.org/v1"
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 TEMPLATE = "template: {spec: {driver: {cores: 2}}}"
 ROUNDS = 50
 
 pytestmark = pytest.mark.timeout(3000)  # the first run builds the server
-
-
-def wait_for(condition: Callable[[], object], seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "timed out"
-        time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")
@@ -46,15 +38,9 @@ def server(start: Callable[[str, Any], KubeApiServer]) -> KubeApiServer:
         running.apply(MANIFESTS / name)
     for definition in (kubeflow_definition(), apache_definition()):
         running.call("POST", DEFINITIONS, definition)
-        wait_for(partial(_is_served, running, definition["metadata"]["name"]))
+        wait_for(partial(is_served, running, definition["metadata"]["name"]))
     wait_for(lambda: running.allows(ACCOUNT, NAMESPACE, "create", "sparkapplications", "spark.apache.org"))
     return running
-
-
-def _is_served(server: KubeApiServer, name: str) -> bool:
-    status = server.call("GET", f"{DEFINITIONS}/{name}").get("status") or {}
-    states = {condition["type"]: condition["status"] for condition in status.get("conditions") or ()}
-    return states.get("Established") == "True"
 
 
 class ServerPlatform(Platform):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import subprocess
 import sys
 from pathlib import Path
@@ -11,21 +10,19 @@ from pathlib import Path
 import pytest
 
 from icemirror.errors import Invalid
-from icemirror.step_results import Merged, NothingToMerge, Rebuilt
-from spark_job.engine.engine import InProcessEngine
+from icemirror.step_results import Merged
 from spark_job.iceberg.property_names import PROPERTY_INDEX_ROOT
-from spark_job.rebuild.rebuild import rebuild_step
-from tests.mirrors import MirroredWorld
+from tests.lab.mirrored_world import MirroredWorld
 from tests.oracle.schedules import Schedule
 from tests.services.azurite import Azurite
 from tests.services.gcs import FakeGcs
 from tests.services.glue import Glue
 from tests.services.lakes import Lake, documented, mirrored_world
+from tests.services.merge_schedule import merge_schedule
 from tests.services.nessie import Nessie
 from tests.services.postgres import Postgres
 from tests.services.rest_catalog import RestCatalog
 from tests.services.s3proxy import S3Proxy
-from trigger.heads.head_source import open_head_source
 
 
 @pytest.fixture
@@ -40,63 +37,8 @@ def rest_on_s3(rest: RestCatalog, s3: S3Proxy) -> dict[str, str]:
     return {**documented("REST"), "uri": rest.uri, "token": "not-checked", **s3.properties()}
 
 
-def merge_schedule(folder: Path, lake: Lake, key: str = "int", batches: int = 4) -> MirroredWorld:
-    """Commit and merge alternately, and compare every snapshot of the mirror with the oracle."""
-    seed = random.SystemRandom().randrange(1 << 32)
-    print(f"seed {seed}")
-    rng = random.Random(seed)
-    lab = mirrored_world(folder, lake, Schedule(seed, key), InProcessEngine(rng.choice([1, 2])))
-    for _ in range(batches):
-        lab.world.commit_many(rng.choice([1, 2]))
-        while isinstance(lab.pipeline.advance(lab.table), Merged):
-            assert lab.world.verdict(lab.mirror).equal, f"seed {seed}"
-    assert lab.mirror.current_snapshot() is not None
-    rebuild(lab)
-    check_head(lab)
-    truncate(lab)
-    return lab
-
-
-def rebuild(lab: MirroredWorld) -> None:
-    """Rebuild the mirror in place, then merge further commits into it."""
-    before, step = lab.mirror, rebuild_step(lab.pipeline, lab.table, "rebuild", None)
-    while not step.done:
-        assert lab.mirror.metadata_location == before.metadata_location
-        step = rebuild_step(lab.pipeline, lab.table, "rebuild", step.progress)
-    assert step.rebuilt
-    assert lab.mirror.metadata.table_uuid == before.metadata.table_uuid
-    assert lab.world.verdict(lab.mirror).equal
-    lab.world.commit_next()
-    assert isinstance(lab.pipeline.advance(lab.table), Merged)
-    assert lab.world.verdict(lab.mirror).equal
-
-
-def truncate(lab: MirroredWorld) -> None:
-    """Recreate the changelog, as its writer does for a TRUNCATE; the mirror resyncs."""
-    catalog, name = lab.pipeline.catalogs.get(lab.table.changelog_catalog), lab.table.changelog_id.parts
-    schema, before = catalog.load_table(name).schema(), lab.mirror
-    catalog.drop_table(name)
-    catalog.create_table(name, schema)
-    assert isinstance(lab.pipeline.advance(lab.table), Rebuilt)
-    assert lab.mirror.scan().count() == 0
-    assert lab.mirror.metadata.table_uuid == before.metadata.table_uuid
-    assert isinstance(lab.pipeline.advance(lab.table), NothingToMerge)
-
-
-def check_head(lab: MirroredWorld) -> None:
-    """The trigger's head poll returns the head that `NothingToMerge` reports."""
-    step = lab.pipeline.advance(lab.table)
-    assert isinstance(step, NothingToMerge)
-    name = lab.table.changelog_catalog
-    heads = open_head_source(lab.settings.catalog_properties(name), name)
-    try:
-        assert heads.load_heads([lab.table.changelog_id]) == {lab.table.changelog_id: step.head}
-    finally:
-        heads.close()
-
-
-def index_root(lab: MirroredWorld) -> str:
-    head = lab.mirror.current_snapshot()
+def index_root(world: MirroredWorld) -> str:
+    head = world.mirror.current_snapshot()
     assert head is not None
     assert head.summary is not None
     return head.summary.additional_properties[PROPERTY_INDEX_ROOT]
@@ -109,9 +51,9 @@ def test_schedule_is_merged_on_a_postgres_catalog(tmp_path: Path, postgres_serve
 
 
 def test_schedule_is_merged_on_a_rest_catalog_and_s3(tmp_path: Path, rest_on_s3: dict[str, str]) -> None:
-    lab = merge_schedule(tmp_path, Lake(rest_on_s3), "uuid")
-    parent = lab.mirror.metadata.location.rsplit("/", 1)[0]
-    assert index_root(lab).startswith(f"{parent}/_icemirror_index/{lab.mirror.metadata.table_uuid}/")
+    world = merge_schedule(tmp_path, Lake(rest_on_s3), "uuid")
+    parent = world.mirror.metadata.location.rsplit("/", 1)[0]
+    assert index_root(world).startswith(f"{parent}/_icemirror_index/{world.mirror.metadata.table_uuid}/")
 
 
 def test_schedule_is_merged_on_glue_and_s3(
@@ -125,15 +67,15 @@ def test_schedule_is_merged_on_glue_and_s3(
 def test_schedule_is_merged_on_google_cloud_storage(tmp_path: Path, gcs: FakeGcs, bucket: str) -> None:
     emulated = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": gcs.make_bucket(bucket)}
     catalog = {**documented("Google Cloud Storage"), **emulated, **gcs.properties()}
-    lab = merge_schedule(tmp_path, Lake(catalog))
-    assert index_root(lab).startswith(f"gs://{bucket}/")
+    world = merge_schedule(tmp_path, Lake(catalog))
+    assert index_root(world).startswith(f"gs://{bucket}/")
 
 
 def test_schedule_is_merged_on_azure(tmp_path: Path, azure: Azurite, bucket: str) -> None:
     emulated = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": azure.make_container(bucket)}
     catalog = {**documented("Azure Data Lake Storage"), **emulated, **azure.properties()}
-    lab = merge_schedule(tmp_path, Lake(catalog))
-    assert index_root(lab).startswith(f"abfss://{bucket}@")
+    world = merge_schedule(tmp_path, Lake(catalog))
+    assert index_root(world).startswith(f"abfss://{bucket}@")
 
 
 def test_schedule_is_merged_between_different_catalogs(
@@ -156,22 +98,22 @@ def test_schedule_is_merged_on_nessie_with_reassigned_field_ids(
 def test_changelog_on_nessie_is_rejected_because_its_history_is_missing(
     tmp_path: Path, nessie_on_s3: dict[str, str]
 ) -> None:
-    lab = mirrored_world(tmp_path, Lake(nessie_on_s3), Schedule(1, "int"))
-    lab.world.commit_next()
-    assert isinstance(lab.pipeline.advance(lab.table), Merged)
-    lab.world.commit_many(2)
+    world = mirrored_world(tmp_path, Lake(nessie_on_s3), Schedule(1, "int"))
+    world.oracle.commit_next()
+    assert isinstance(world.pipeline.advance(world.table), Merged)
+    world.oracle.commit_many(2)
     with pytest.raises(Invalid, match="not in the history of the changelog"):
-        lab.pipeline.advance(lab.table)
+        world.pipeline.advance(world.table)
 
 
 def test_spark_merges_into_nessie_on_s3(
     tmp_path: Path, nessie_on_s3: dict[str, str], rest_on_s3: dict[str, str]
 ) -> None:
-    lab = mirrored_world(tmp_path, Lake(mirror=nessie_on_s3, changelog=rest_on_s3), Schedule(2, "uuid"))
+    world = mirrored_world(tmp_path, Lake(mirror=nessie_on_s3, changelog=rest_on_s3), Schedule(2, "uuid"))
     merge = [sys.executable, "-m", "icemirror", "merge", "--json", "-c", str(tmp_path / "icemirror.yaml")]
     for _ in range(2):
-        lab.world.commit_many(2)
+        world.oracle.commit_many(2)
         done = subprocess.run(merge, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         assert json.loads(done.stdout)["outcome"] == "merged"
-        assert lab.world.verdict(lab.mirror).equal
+        assert world.oracle.verdict(world.mirror).equal

@@ -9,7 +9,7 @@ import pytest
 
 from icemirror.cli.main import run
 from icemirror.telemetry.redaction import forget_secrets
-from tests.infra.test_local_cloud import FOLDER, environment
+from tests.infra.local_cloud import FOLDER, environment
 from tests.services.rest_catalog import RestCatalog
 from tests.services.s3proxy import REGION, S3Proxy
 

@@ -16,7 +16,7 @@ from spark_job.engine.engine import InProcessEngine
 from spark_job.engine.work import Result, Work
 from spark_job.maintenance.orphans import clean_orphans
 from spark_job.pyiceberg_private.vended_credentials import VendedIO
-from tests.mirrors import MirroredWorld
+from tests.lab.mirrored_world import MirroredWorld
 from tests.oracle.schedules import Schedule
 from tests.services.fault_proxy import Request, fault_proxy
 from tests.services.lakes import Lake, mirrored_world
@@ -79,20 +79,20 @@ def vending_lake(rest: RestCatalog, s3: S3Proxy) -> Iterator[Lake]:
         )
 
 
-def _merge_all(lab: MirroredWorld) -> None:
-    while isinstance(lab.pipeline.advance(lab.table), Merged):
+def _merge_all(world: MirroredWorld) -> None:
+    while isinstance(world.pipeline.advance(world.table), Merged):
         pass
 
 
 def test_lingering_job_outlives_its_credentials(tmp_path: Path, rest: RestCatalog, s3: S3Proxy) -> None:
     with vending_lake(rest, s3) as lake:
-        lab = mirrored_world(tmp_path, lake, Schedule(3, "int", ("text",)))
+        world = mirrored_world(tmp_path, lake, Schedule(3, "int", ("text",)))
         for _ in range(2):
-            lab.world.commit_next()
-            _merge_all(lab)
+            world.oracle.commit_next()
+            _merge_all(world)
             time.sleep(LIFETIME_SECONDS)
-        assert isinstance(lab.pipeline.advance(lab.table), NothingToMerge)
-        _check_equal(lab, tmp_path, lake)
+        assert isinstance(world.pipeline.advance(world.table), NothingToMerge)
+        _check_equal(world, tmp_path, lake)
 
 
 def test_slice_that_outlives_its_credentials_is_committed(
@@ -100,20 +100,20 @@ def test_slice_that_outlives_its_credentials_is_committed(
 ) -> None:
     with vending_lake(rest, s3) as lake:
         engine = SlowEngine()
-        lab = mirrored_world(tmp_path, lake, Schedule(4, "int", ("text",)), engine)
+        world = mirrored_world(tmp_path, lake, Schedule(4, "int", ("text",)), engine)
         for _ in range(2):
-            lab.world.commit_next()
-            assert isinstance(lab.pipeline.advance(lab.table), Merged)
-        _check_equal(lab, tmp_path, lake)
+            world.oracle.commit_next()
+            assert isinstance(world.pipeline.advance(world.table), Merged)
+        _check_equal(world, tmp_path, lake)
 
 
 def test_expired_credentials_are_rejected_by_the_store(
     tmp_path: Path, rest: RestCatalog, s3: S3Proxy
 ) -> None:
     with vending_lake(rest, s3) as lake:
-        lab = mirrored_world(tmp_path, lake, Schedule(5, "int", ("text",)))
-        lab.world.commit_next()
-        changelog = lab.pipeline.catalogs.load_changelog(lab.table)
+        world = mirrored_world(tmp_path, lake, Schedule(5, "int", ("text",)))
+        world.oracle.commit_next()
+        changelog = world.pipeline.catalogs.load_changelog(world.table)
         assert isinstance(changelog.io, VendedIO)
         vended_io, path = changelog.io._io, changelog.metadata.snapshots[-1].manifest_list
         assert vended_io.new_input(path).exists()
@@ -125,21 +125,21 @@ def test_expired_credentials_are_rejected_by_the_store(
 
 def test_orphans_are_found_with_vended_credentials(tmp_path: Path, rest: RestCatalog, s3: S3Proxy) -> None:
     with vending_lake(rest, s3) as lake:
-        lab = mirrored_world(tmp_path, lake, Schedule(6, "int", ("text",)))
-        lab.world.commit_next()
-        _merge_all(lab)
-        orphan = f"{lab.mirror.location()}/data/left.parquet"
-        with lab.mirror.io.new_output(orphan).create() as stream:
+        world = mirrored_world(tmp_path, lake, Schedule(6, "int", ("text",)))
+        world.oracle.commit_next()
+        _merge_all(world)
+        orphan = f"{world.mirror.location()}/data/left.parquet"
+        with world.mirror.io.new_output(orphan).create() as stream:
             stream.write(b"left")
         time.sleep(LIFETIME_SECONDS)
-        result = clean_orphans(lambda: lab.mirror, lab.table.name, older_than_seconds=0)
+        result = clean_orphans(lambda: world.mirror, world.table.name, older_than_seconds=0)
         assert (result.paths, result.left) == ((orphan,), 0)
-        _check_equal(lab, tmp_path, lake)
+        _check_equal(world, tmp_path, lake)
 
 
-def _check_equal(lab: MirroredWorld, folder: Path, lake: Lake) -> None:
+def _check_equal(world: MirroredWorld, folder: Path, lake: Lake) -> None:
     """Compare the mirror with the oracle, without the proxies."""
     plain = Lake(mirror=lake.writer_mirror or {}, namespace=lake.namespace)
     (folder / "judge").mkdir()
-    reader = mirrored_world(folder / "judge", plain, lab.world.schedule)
-    assert lab.world.verdict(reader.mirror).equal
+    reader = mirrored_world(folder / "judge", plain, world.oracle.schedule)
+    assert world.oracle.verdict(reader.mirror).equal

@@ -25,12 +25,13 @@ def worker() -> Iterator[Worker]:
 
 
 @pytest.mark.parametrize(
-    ("bug", "why"), [("fails", "the story of 3"), ("dies", "the process died: 7"), ("hangs", "more than 2 s")]
+    ("defect", "why"),
+    [("fails", "the story of 3"), ("dies", "the process died: 7"), ("hangs", "more than 2 s")],
 )
 def test_seed_that_fails_dies_or_hangs_is_reported_and_the_next_seed_runs(
-    worker: Worker, bug: str, why: str
+    worker: Worker, defect: str, why: str
 ) -> None:
-    assert why in str(worker.try_seed(3, bug).why)
+    assert why in str(worker.try_seed(3, defect).why)
     result = worker.try_seed(3)
     assert (result.counts, result.why) == ({"odd": 1}, None)
 

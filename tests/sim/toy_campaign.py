@@ -10,13 +10,13 @@ from dataclasses import replace
 from tests.soak.campaign import Campaign
 
 
-def run(seed: int, bug: str | None = None) -> Counter[str]:
-    """Fail every tenth seed, and any seed with a planted bug."""
-    if bug == "dies":
+def run(seed: int, defect: str | None = None) -> Counter[str]:
+    """Fail every tenth seed, and any seed with a planted defect."""
+    if defect == "dies":
         os._exit(7)
-    if bug == "hangs":
+    if defect == "hangs":
         time.sleep(60)
-    if bug == "fails" or seed % 10 == 9:
+    if defect == "fails" or seed % 10 == 9:
         raise AssertionError(f"the story of {seed}")
     time.sleep(0.01)
     return Counter(["odd" if seed % 2 else "even"])

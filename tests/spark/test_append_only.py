@@ -12,14 +12,8 @@ from spark_job.commands.verify.verify_table import VerifyOptions, verify_table
 from spark_job.engine import size_policy
 from spark_job.engine.size_policy import SizePolicy
 from spark_job.engine.spark_engine import SparkEngine
+from tests.lab.append_only import APPEND_ONLY, SCHEMA, append_as_another_writer, event_file, rows
 from tests.lab.lab import Lab
-from tests.tables.merge.test_append_only import (
-    APPEND_ONLY,
-    SCHEMA,
-    append_as_another_writer,
-    event_file,
-    rows,
-)
 
 
 @pytest.mark.parametrize("one_task_events", [0, 1 << 40])

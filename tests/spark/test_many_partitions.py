@@ -10,14 +10,7 @@ from pyspark import SparkContext
 
 from spark_job.engine.size_policy import SizePolicy
 from spark_job.engine.spark_engine import SparkEngine
-from tests.tables.write.test_partition_sampler import (
-    commit,
-    count_files,
-    in_order,
-    make,
-    partitions_by_key,
-    scattered,
-)
+from tests.lab.partitions import commit, count_files, in_order, make, partitions_by_key, scattered
 
 PARTITIONS, ROWS = 400, 2000
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from spark_job.engine.engine import InProcessEngine
-from tests.mirrors import MirroredWorld
+from tests.lab.mirrored_world import MirroredWorld
 from tests.oracle.schedules import Schedule
 
 # Both ways to run a slice: a limit below the number of events shards the first slice.
@@ -30,10 +30,10 @@ main()
 @pytest.mark.parametrize("one_task_events", [0, 1_000_000], ids=["sharded", "one task"])
 def test_merge_runs_on_pyspark_3_5(tmp_path: Path, pyspark35_folder: Path, one_task_events: int) -> None:
     schedule = Schedule(seed=35, key="composite", largest_commit=2000)
-    lab = MirroredWorld.make(
-        tmp_path, schedule, InProcessEngine(), tail="batch_size: 200\njob: {spark_from_events: 0}\n"
+    world = MirroredWorld.make(
+        tmp_path, schedule, InProcessEngine(), extra_config="batch_size: 200\njob: {spark_from_events: 0}\n"
     )
-    lab.world.commit_many(6)
+    world.oracle.commit_many(6)
     run = subprocess.run(
         [
             sys.executable,
@@ -43,7 +43,7 @@ def test_merge_runs_on_pyspark_3_5(tmp_path: Path, pyspark35_folder: Path, one_t
             "merge",
             "--json",
             "-c",
-            lab.settings.source_path,
+            world.settings.source_path,
         ],
         env={**os.environ, "PYTHONPATH": str(pyspark35_folder)},
         capture_output=True,
@@ -56,5 +56,5 @@ def test_merge_runs_on_pyspark_3_5(tmp_path: Path, pyspark35_folder: Path, one_t
     result = json.loads(run.stdout)
     assert result["outcome"] == "merged"
     assert len(result["slices"]) >= 2, "only the first slice, which has no old rows"
-    for snapshot_id, verdict in lab.world.verdicts_of_history(lab.mirror).items():
+    for snapshot_id, verdict in world.oracle.verdicts_of_history(world.mirror).items():
         assert verdict.equal, f"snapshot {snapshot_id}: {verdict}"

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from spark_job.engine.engine import InProcessEngine
-from tests.mirrors import MirroredWorld
+from tests.lab.mirrored_world import MirroredWorld
 from tests.oracle.schedules import Schedule
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -47,8 +47,8 @@ def shop(tmp_path: Path) -> Path:
     catalog = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
     settings["iceberg"]["catalog"].update(catalog)
     (table,) = settings["tables"]
-    lab = MirroredWorld.make(tmp_path, Schedule(seed=5), InProcessEngine())
-    lab.world.commit_many(2)
+    world = MirroredWorld.make(tmp_path, Schedule(seed=5), InProcessEngine())
+    world.oracle.commit_many(2)
     table.update(namespace="lab", changelog_table="world_changelog", mirror_table="world")
     settings["job"] = {"linger": "1s"}
     (tmp_path / "icemirror.yaml").write_text(yaml.safe_dump(settings))

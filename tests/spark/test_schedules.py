@@ -12,7 +12,7 @@ from icemirror.cli.demo.oracle.verifier import MirrorVerifier
 from icemirror.step_results import Merged
 from spark_job.engine.size_policy import SizePolicy
 from spark_job.engine.spark_engine import SparkEngine
-from tests.mirrors import MirroredWorld
+from tests.lab.mirrored_world import MirroredWorld
 from tests.oracle.schedules import Schedule
 
 _ALL = 1 << 40
@@ -36,12 +36,12 @@ def test_mirror_equals_oracle_after_every_snapshot(
     engine = SparkEngine(spark, SizePolicy(one_task_events=_MODES[mode], one_task_bytes=_ALL))
     rng = random.Random(seed)
     options = f"format_version: {2 + (_KEYS.index(key) + number) % 2}"
-    lab = MirroredWorld.make(tmp_path, schedule, engine, options=options, use_duckdb=False)
+    world = MirroredWorld.make(tmp_path, schedule, engine, options=options, use_duckdb=False)
     for _ in range(_BATCHES):
-        lab.world.commit_many(rng.choice([1, 2]))
-        while isinstance(lab.pipeline.advance(lab.table), Merged):
+        world.oracle.commit_many(rng.choice([1, 2]))
+        while isinstance(world.pipeline.advance(world.table), Merged):
             pass
-    for snapshot_id, verdict in lab.world.verdicts_of_history(lab.mirror).items():
+    for snapshot_id, verdict in world.oracle.verdicts_of_history(world.mirror).items():
         assert verdict.equal, f"seed {seed}, snapshot {snapshot_id}: {verdict}"
-    lab.world.judge = MirrorVerifier(lab.world.journal, True)
-    assert lab.world.verdict(lab.mirror).equal, f"seed {seed}: with both oracles"
+    world.oracle.judge = MirrorVerifier(world.oracle.journal, True)
+    assert world.oracle.verdict(world.mirror).equal, f"seed {seed}: with both oracles"

@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.need import need
+from tests.support.need import need
 
 _PROGRAM = """
 import os, subprocess

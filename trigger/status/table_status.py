@@ -10,7 +10,7 @@ from icemirror.errors import BLOCKING_KINDS, Kind
 from icemirror.protocol.due_tables import is_blocked
 from icemirror.protocol.lag import Lag, compute_lag, measure_nothing
 from icemirror.protocol.replay import Replay, ReplayEnd, ReplayProgress
-from icemirror.protocol.rows import Rows, RunSummary, SlotId, SlotState, TableRow
+from icemirror.protocol.rows import Rows, SlotId, SlotState, TableRow, TurnSummary
 from icemirror.result import ErrorResult
 from icemirror.settings import TableSettings
 from icemirror.step_results import MeasuredBacklog
@@ -37,7 +37,7 @@ def table_status(
     error = (
         row.error or row.look_error or _blocking_error(failure) or _launch_error(row, rows, slots) or failure
     )
-    position = (backlog and backlog.position) or row.position
+    mirror_status = (backlog and backlog.mirror_status) or row.position
     return {
         "table": table.name,
         "state": _state(row, rows, backlog, failure),
@@ -45,9 +45,11 @@ def table_status(
         "last_run": _last_run(row.last_run) if row.last_run else None,
         "failures": row.failures,
         "error": error.model_dump(mode="json") if error else None,
-        "live_rows": position.live_rows if position else None,
-        "index_bytes": position.index_bytes if position else None,
-        "cursor": position.cursor.model_dump(mode="json") if position and position.cursor else None,
+        "live_rows": mirror_status.live_rows if mirror_status else None,
+        "index_bytes": mirror_status.index_bytes if mirror_status else None,
+        "cursor": mirror_status.cursor.model_dump(mode="json")
+        if mirror_status and mirror_status.cursor
+        else None,
         "head": row.noticed_head,
         "replay": _replay(row.replay) if row.replay else None,
         "last_replay": _last_replay(row.last_replay) if row.last_replay else None,
@@ -122,7 +124,7 @@ def _launch_error(row: TableRow, rows: Rows, slots: int) -> ErrorResult | None:
     return ErrorResult(kind=Kind.TRANSIENT, message=f"{prefix}{group_slots[0].error}")
 
 
-def _last_run(run: RunSummary) -> dict[str, Any]:
+def _last_run(run: TurnSummary) -> dict[str, Any]:
     return {
         "run_id": run.run_id,
         "started_at": _iso(run.started_at),

@@ -82,7 +82,7 @@ def _render_compacted(results: list[CompactResult]) -> Table | Group:
         Column("after", [Text(text) for text in files_after], "right"),
         count_column("rows rewritten", [result.rows for result in results]),
         count_column("commits", [result.commits for result in results]),
-        count_column("still due", [result.left for result in results]),
+        count_column("not compacted", [result.left for result in results]),
     )
 
 

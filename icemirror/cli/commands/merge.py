@@ -134,5 +134,5 @@ def render_results(results: list[TableResult], width: int) -> Table | Group:
 
 
 def _slice_count(result: TableResult, count: int) -> Text:
-    """Return a count of slices; empty for a rebuild, which has none."""
+    """Return a number that the slices of a table add up to; empty for a rebuild, which has no slices."""
     return Text("" if result.outcome == "rebuilt" and not result.slices else f"{count:,}")

@@ -81,7 +81,7 @@ def _describe_action(result: PlanResult) -> Text:
         reason = changes or with_table_name(result.refused, result.table)
         return Text(f"nothing; the next events will be blocked: {reason}", style="yellow")
     if result.rebuilds_mirror:
-        return Text("rebuilds the mirror: its cursor is no longer in the changelog's history")
+        return Text("rebuilds the mirror: the changelog was recreated or lost its history")
     if changes and result.slices:
         return Text(f"merges, and changes the mirror: {changes}")
     if changes:

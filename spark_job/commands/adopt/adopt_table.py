@@ -104,7 +104,7 @@ def adopt_table(pipeline: Pipeline, table: TableSettings, merged_up_to: str, *, 
 def _plan_work(
     pipeline: Pipeline, candidate: AdoptionCandidate, name: str, *, writes_index: bool
 ) -> AdoptWork:
-    io, shape = candidate.table.io, candidate.shape
+    io, shape = candidate.iceberg_table.io, candidate.shape
     return AdoptWork(
         changelog_io=candidate.changelog.io,
         history=candidate.history,
@@ -116,7 +116,7 @@ def _plan_work(
         default_order=newest_order(candidate.changelog.io, candidate.history, shape),
         first_key=0,
         last_key=GREATEST_KEY,
-        location=index_location(candidate.table.metadata, pipeline.settings.index_location),
+        location=index_location(candidate.iceberg_table.metadata, pipeline.settings.index_location),
         rebuilds_whole_index=True,
         name=name,
         writes_index=writes_index,
@@ -124,7 +124,9 @@ def _plan_work(
 
 
 def _list_covered_files(io: FileIO, live_files: Mapping[str, LiveFile]) -> tuple[SegmentDataFile, ...]:
-    deleted = read_deleted_positions(io, {path: file for path, file in live_files.items() if file.deleted})
+    deleted = read_deleted_positions(
+        io, {path: file for path, file in live_files.items() if file.deleted_rows}
+    )
     no_positions = np.empty(0, dtype=np.int64)
     return tuple(
         SegmentDataFile(
@@ -136,18 +138,18 @@ def _list_covered_files(io: FileIO, live_files: Mapping[str, LiveFile]) -> tuple
 
 def _commit_index(
     pipeline: Pipeline,
-    settings: TableSettings,
+    table_settings: TableSettings,
     candidate: AdoptionCandidate,
     work: AdoptWork,
     segments: Sequence[SegmentInfo],
 ) -> Adopted:
-    table = candidate.table
-    io, snapshot_id = table.io, table.metadata.new_snapshot_id()
+    iceberg_table = candidate.iceberg_table
+    io, snapshot_id = iceberg_table.io, iceberg_table.metadata.new_snapshot_id()
     with discard_unless_committed(io, [segment.path for segment in segments]):
         root = _build_root(candidate, segments, snapshot_id, work)
         delta = RowDelta(
-            table=table,
-            head=table.current_snapshot(),
+            table=iceberg_table,
+            head=iceberg_table.current_snapshot(),
             snapshot_id=snapshot_id,
             data_files=(),
             delete_files=(),
@@ -155,12 +157,12 @@ def _commit_index(
             properties={
                 PROPERTY_FIELD_MAP: dump_field_map(candidate.field_map),
                 PROPERTY_SOURCE_SCHEMA: initial_merged_schema(
-                    settings,
+                    table_settings,
                     candidate.changelog,
-                    candidate.schema or table.schema(),
+                    candidate.schema or iceberg_table.schema(),
                     candidate.metadata_columns,
                 ),
-                PROPERTY_SOURCE: f"{settings.changelog_id} {candidate.changelog.metadata.table_uuid}",
+                PROPERTY_SOURCE: f"{table_settings.changelog_id} {candidate.changelog.metadata.table_uuid}",
             },
             schema=candidate.schema,
         )
@@ -179,10 +181,10 @@ def _build_root(
     root = Root(
         snapshot_id=snapshot_id,
         epoch=1,
-        segments=tuple(segment.with_run(1, now_ms) for segment in segments),
+        segments=tuple(segment.with_sorted_run(1, now_ms) for segment in segments),
         files=tuple(to_indexed_file(file) for file in candidate.live.values()),
-        next_run=2,
-        newest_expired_order=None,
+        next_sorted_run=2,
+        newest_expired_tombstone_order=None,
     )
     indexed_rows = sum(segment.entries - segment.tombstones for segment in segments)
     if indexed_rows != root.live_rows:

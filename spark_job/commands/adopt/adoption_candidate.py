@@ -39,7 +39,7 @@ class AdoptionCandidate:
     `metadata_columns`: field ids of icemirror's columns, by role.
     """
 
-    table: Table
+    iceberg_table: Table
     shape: ChangelogShape
     field_map: FieldMap
     schema: Schema | None
@@ -52,44 +52,50 @@ class AdoptionCandidate:
     @property
     def live_rows(self) -> int:
         """The number of rows that a reader sees."""
-        return sum(file.rows - file.deleted for file in self.live.values())
+        return sum(file.live_rows for file in self.live.values())
 
 
-def examine_candidate(catalogs: Catalogs, table: TableSettings, merged_up_to: str) -> AdoptionCandidate:
+def examine_candidate(
+    catalogs: Catalogs, table_settings: TableSettings, merged_up_to: str
+) -> AdoptionCandidate:
     """Return the candidate; raise if its metadata rules it out as a mirror."""
-    refuse_append_only(table, "so its rows cannot be matched with events. Let a merge create it.")
-    candidate = catalogs.load_mirror(table)
+    refuse_append_only(table_settings, "so its rows cannot be matched with events. Let a merge create it.")
+    candidate = catalogs.load_mirror(table_settings)
     if candidate is None:
-        raise Invalid(f"{table.name}: the table does not exist. `icemirror merge` creates the mirror.")
+        raise Invalid(
+            f"{table_settings.name}: the table does not exist. `icemirror merge` creates the mirror."
+        )
     if PROPERTY_SOURCE in candidate.metadata.properties:
         raise Invalid(
-            f"{table.name}: the table is already the mirror of "
+            f"{table_settings.name}: the table is already the mirror of "
             f"{candidate.metadata.properties[PROPERTY_SOURCE].split()[0]}; nothing to do."
         )
-    changelog = catalogs.load_changelog(table)
+    changelog = catalogs.load_changelog(table_settings)
     if candidate.metadata.table_uuid == changelog.metadata.table_uuid:
-        raise Invalid(f"{table.name}: the table is the changelog itself. Set mirror_table to another name.")
-    _require_format(table.name, candidate)
-    shape = row_shape(table, changelog, None).with_mirror_salt(candidate.metadata.table_uuid)
-    row = row_schema(table, changelog.schema(), shape.row_ids)
-    metadata_columns = find_deleted_flag(table, candidate.schema())
+        raise Invalid(
+            f"{table_settings.name}: the table is the changelog itself. Set mirror_table to another name."
+        )
+    _require_format(table_settings.name, candidate)
+    shape = row_shape(table_settings, changelog, None).with_mirror_salt(candidate.metadata.table_uuid)
+    row = row_schema(table_settings, changelog.schema(), shape.row_ids)
+    metadata_columns = find_deleted_flag(table_settings, candidate.schema())
     changelog_columns = Schema(
         *(field for field in candidate.schema().fields if field.field_id not in metadata_columns.values())
     )
-    ids = match_by_name(table.name, row, shape.row_ids, changelog_columns)
+    field_map = match_by_name(table_settings.name, row, shape.row_ids, changelog_columns)
     schema = _with_identifier_fields(
-        table.name, candidate.schema(), [ids[key_id] for key_id in shape.key_ids]
+        table_settings.name, candidate.schema(), [field_map[key_id] for key_id in shape.key_ids]
     )
-    differences = describe_schema_differences(row, shape.row_ids, schema or candidate.schema(), ids)
+    differences = describe_schema_differences(row, shape.row_ids, schema or candidate.schema(), field_map)
     if differences:
         raise Invalid(
-            f"{table.name}: its columns are not those of the changelog, which has: {'; '.join(differences)}. "
+            f"{table_settings.name}: its columns are not those of the changelog, which has: {'; '.join(differences)}. "
             "Change the table's columns with the engine that created it."
         )
     if schema is not None:
         schema = assign_schema_id(candidate.metadata, schema)
     _require_parquet(candidate)
-    cursor, history = _merged_range(changelog, str(table.changelog_id), merged_up_to)
+    cursor, history = _merged_range(changelog, str(table_settings.changelog_id), merged_up_to)
     if (last_truncation := find_truncation(changelog.io, history, shape)) is not None:
         cursor, shape = (
             cursor.with_truncation(last_truncation.truncation),
@@ -97,25 +103,25 @@ def examine_candidate(catalogs: Catalogs, table: TableSettings, merged_up_to: st
         )
     live = recount_deleted_rows(candidate.io, live_files(candidate.io, candidate.current_snapshot()), None)
     return AdoptionCandidate(
-        candidate, shape, ids, schema, live, cursor, history, changelog, metadata_columns
+        candidate, shape, field_map, schema, live, cursor, history, changelog, metadata_columns
     )
 
 
-def _require_format(name: str, table: Table) -> None:
-    version = table.metadata.format_version
+def _require_format(name: str, iceberg_table: Table) -> None:
+    version = iceberg_table.metadata.format_version
     if version < 2:
         raise Invalid(
             f"{name}: has format version 1, which cannot delete single rows. Upgrade it first: "
             "set the table property format-version to 2 (no data file is rewritten)."
         )
     if version >= 3:
-        refuse_reserved_names(name, table.schema())
+        refuse_reserved_names(name, iceberg_table.schema())
 
 
-def _require_parquet(table: Table) -> None:
-    head = table.current_snapshot()
-    for manifest in load_manifests(table.io, head) if head else ():
-        for entry in read_manifest_entries(table.io, manifest):
+def _require_parquet(iceberg_table: Table) -> None:
+    head = iceberg_table.current_snapshot()
+    for manifest in load_manifests(iceberg_table.io, head) if head else ():
+        for entry in read_manifest_entries(iceberg_table.io, manifest):
             if entry.data_file.file_format not in (FileFormat.PARQUET, FileFormat.PUFFIN):
                 raise Invalid(
                     f"a data file has the format {entry.data_file.file_format.name}; only Parquet can be indexed. "

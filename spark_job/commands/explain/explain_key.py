@@ -29,7 +29,7 @@ from spark_job.commands.explain.report import ExplainReport, FilesRead
 from spark_job.commands.explain.requested_key import RequestedKey, parse_key
 from spark_job.commands.verify.row_digest import differing_columns
 from spark_job.merge.collapse import argsort_events
-from spark_job.merge.unchanged_values import EventHistory, complete_row
+from spark_job.merge.unchanged_values import ReadableEvents, complete_row
 from spark_job.pipeline import Pipeline
 from spark_job.rejects.rejects_table import find_recorded, find_rejects
 
@@ -117,10 +117,10 @@ def _candidates_by_path(
     explained: ExplainedTable, key: RequestedKey, key_ids: Sequence[int]
 ) -> dict[str, bool]:
     """Return which changelog files may hold the key in these columns, by the head or the snapshots that added them."""
-    columns, table = key_column_values(key, key_ids), explained.changelog
-    candidates = find_candidate_files(table, [table.metadata.current_snapshot_id], columns)
+    columns, changelog = key_column_values(key, key_ids), explained.changelog
+    candidates = find_candidate_files(changelog, [changelog.metadata.current_snapshot_id], columns)
     if unlisted := {file.snapshot_id for file in explained.files if file.path not in candidates}:
-        candidates |= find_candidate_files(table, sorted(unlisted), columns)
+        candidates |= find_candidate_files(changelog, sorted(unlisted), columns)
     return candidates
 
 
@@ -200,7 +200,7 @@ def _find_differing_columns(
     effective = found_events.events.batch.take(found_events.events.effective)
     if explained.shape.keeps_deleted_rows and found_events.events.operation(source_event) is Operation.UPSERT:
         effective = effective.take(~effective.is_delete)
-    event_history = EventHistory(
+    event_history = ReadableEvents(
         explained.changelog.io, explained.files, explained.shape, field_map, effective
     )
     expected, unknown_columns = complete_row(event_history, expected, schema)
@@ -208,13 +208,13 @@ def _find_differing_columns(
 
 
 def _note_mergeable_rejects(
-    pipeline: Pipeline, table: TableSettings, explained: ExplainedTable, found_events: FoundEvents
+    pipeline: Pipeline, table_settings: TableSettings, explained: ExplainedTable, found_events: FoundEvents
 ) -> Iterator[str]:
     """Yield notes about merged events that the rejects table has, although they can be merged now."""
     merged = found_events.events.batch.take(np.arange(found_events.events.merged_count))
-    if table.on_bad_row != "quarantine" or not len(merged):
+    if table_settings.on_bad_row != "quarantine" or not len(merged):
         return
-    rejects = find_rejects(pipeline.catalogs, table)
+    rejects = find_rejects(pipeline.catalogs, table_settings)
     if rejects is None:
         return
     rows = RejectedRows(merged.file, merged.row, np.zeros(len(merged), dtype=np.uint8))
@@ -223,6 +223,6 @@ def _note_mergeable_rejects(
         count, file = int((merged.file[is_recorded] == ordinal).sum()), explained.files[ordinal]
         yield (
             f"{count:,} of its events were rejected when they arrived, and can be merged now: "
-            f"`icemirror replay -t {table.name} --from-snapshot {file.snapshot_id}` merges them, unless that was "
-            f"done. File: {file.path}"
+            f"`icemirror replay -t {table_settings.name} --from-snapshot {file.snapshot_id}` merges them, unless "
+            f"that was done. File: {file.path}"
         )

@@ -18,7 +18,7 @@ from spark_job.changelog.truncations import find_truncation, is_new_truncation
 from spark_job.columns.field_map import FieldMap, mirror_schema
 from spark_job.iceberg.mirror import Mirror, read_mirror
 from spark_job.pipeline import Pipeline
-from spark_job.plan.backlog import UnmergedSlices, plan_backlog
+from spark_job.plan.backlog import UnmergedSlices, plan_unmerged_slices
 from spark_job.plan.divergence import Diverged
 from spark_job.plan.key_change import refuse_append_only, require_same_key
 from spark_job.plan.row_columns import is_merged_from, row_schema, row_shape, with_field_map
@@ -34,7 +34,7 @@ class ExplainedTable:
     truncation of the source that waits to be merged.
     """
 
-    settings: TableSettings
+    table_settings: TableSettings
     changelog: Table
     shape: ChangelogShape
     mirror: Mirror | None
@@ -49,30 +49,32 @@ class ExplainedTable:
         """The columns that the mirror has or will have, and the field map from the changelog."""
         if self.mirror is not None:
             return self.mirror.row_schema, self.mirror.field_map
-        row = row_schema(self.settings, self.changelog.schema(), self.shape.row_ids)
+        row = row_schema(self.table_settings, self.changelog.schema(), self.shape.row_ids)
         return mirror_schema(row, self.shape.row_ids, self.shape.key_ids)
 
     @property
     def mirror_key_ids(self) -> tuple[int, ...]:
         """The field ids of the mirror's key columns."""
-        _, ids = self.row_schema
-        return tuple(ids[key_id] for key_id in self.shape.key_ids)
+        _, field_map = self.row_schema
+        return tuple(field_map[key_id] for key_id in self.shape.key_ids)
 
 
-def load_explained_table(pipeline: Pipeline, table: TableSettings) -> ExplainedTable:
+def load_explained_table(pipeline: Pipeline, table_settings: TableSettings) -> ExplainedTable:
     """Return the table. The mirror is loaded first: a commit in between is then waiting, not merged."""
-    refuse_append_only(table, "so it has no key to explain.")
-    mirror_table = pipeline.catalogs.load_mirror(table)
-    mirror = read_mirror(mirror_table, table.name) if mirror_table else None
-    changelog = pipeline.catalogs.load_changelog(table)
-    shape = row_shape(table, changelog, mirror)
+    refuse_append_only(table_settings, "so it has no key to explain.")
+    mirror_table = pipeline.catalogs.load_mirror(table_settings)
+    mirror = read_mirror(mirror_table, table_settings.name) if mirror_table else None
+    changelog = pipeline.catalogs.load_changelog(table_settings)
+    shape = row_shape(table_settings, changelog, mirror)
     if mirror is not None:
-        mirror = with_field_map(table, changelog, shape, mirror)
+        mirror = with_field_map(table_settings, changelog, shape, mirror)
         if is_merged_from(mirror, changelog):
-            require_same_key(table.name, mirror, shape)
-            mirror = preview_evolution(table, changelog, shape, mirror)
+            require_same_key(table_settings.name, mirror, shape)
+            mirror = preview_evolution(table_settings, changelog, shape, mirror)
         shape = shape.with_mirror_salt(mirror.table.metadata.table_uuid)
-    explained = _with_files(pipeline, table, ExplainedTable(table, changelog, shape, mirror))
+    explained = _with_files(
+        pipeline, table_settings, ExplainedTable(table_settings, changelog, shape, mirror)
+    )
     return replace(explained, unmerged_truncation=_find_unmerged_truncation(explained))
 
 
@@ -91,28 +93,30 @@ def _find_unmerged_truncation(explained: ExplainedTable) -> Truncation | None:
     )
 
 
-def _with_files(pipeline: Pipeline, table: TableSettings, explained: ExplainedTable) -> ExplainedTable:
-    changelog, name = explained.changelog, str(table.changelog_id)
+def _with_files(
+    pipeline: Pipeline, table_settings: TableSettings, explained: ExplainedTable
+) -> ExplainedTable:
+    changelog, name = explained.changelog, str(table_settings.changelog_id)
     try:
         lineage = whole_history(changelog, name)
         files_by_snapshot = added_files(changelog.io, name, lineage)
     except (Invalid, Corrupt) as error:
-        insert_table_name(error, table.name)
+        insert_table_name(error, table_settings.name)
         return replace(explained, problem=str(error))
     files = [
         file for snapshot in lineage.snapshots for file in files_by_snapshot.get(snapshot.snapshot_id, ())
     ]
-    backlog: UnmergedSlices | Diverged | None
+    unmerged: UnmergedSlices | Diverged | None
     try:
-        backlog = plan_backlog(table, changelog, explained.mirror, pipeline.planner.limits)
-        problem = backlog.message if isinstance(backlog, Diverged) else None
+        unmerged = plan_unmerged_slices(table_settings, changelog, explained.mirror, pipeline.planner.limits)
+        problem = unmerged.message if isinstance(unmerged, Diverged) else None
     except Invalid as error:
-        insert_table_name(error, table.name)
-        backlog, problem = None, str(error)
-    if backlog is None or isinstance(backlog, Diverged):
+        insert_table_name(error, table_settings.name)
+        unmerged, problem = None, str(error)
+    if unmerged is None or isinstance(unmerged, Diverged):
         waiting_paths = _paths_after_cursor(explained, files)
     else:
-        waiting_paths = {file.path for slice_ in backlog.slices for file in slice_.files}
+        waiting_paths = {file.path for slice_ in unmerged.slices for file in slice_.files}
     merged_files = [file for file in files if file.path not in waiting_paths]
     return replace(
         explained,

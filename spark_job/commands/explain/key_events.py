@@ -71,7 +71,7 @@ class EventFiles:
     files: tuple[ChangelogFile, ...]
     merged_count: int
     shape: ChangelogShape
-    ids: FieldMap
+    field_map: FieldMap
     schema: Schema
     unmerged_truncation: Truncation | None = None
 
@@ -209,7 +209,7 @@ def _read_file(source: EventFiles, key: RequestedKey, ordinal: int) -> _EventsIn
             source.io,
             parquet,
             rows,
-            file_projection(file, source.ids, shape.defaults),
+            file_projection(file, source.field_map, shape.defaults),
             schema_to_pyarrow(source.schema),
         )
         details = [detail for table in tables for detail in _describe_rows(table)]

@@ -29,28 +29,28 @@ class KeyColumnValue:
 
 
 def find_candidate_files(
-    table: Table, snapshot_ids: Iterable[int | None], key: Sequence[KeyColumnValue]
+    iceberg_table: Table, snapshot_ids: Iterable[int | None], key: Sequence[KeyColumnValue]
 ) -> dict[str, bool]:
     """Return for each data file of these snapshots whether it may hold the key; False only if that is certain."""
-    snapshots_by_id = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
+    snapshots_by_id = {snapshot.snapshot_id: snapshot for snapshot in iceberg_table.metadata.snapshots}
     snapshots = [
         snapshots_by_id[snapshot_id] for snapshot_id in snapshot_ids if snapshot_id in snapshots_by_id
     ]
     manifests: dict[str, ManifestFile] = {}
     for snapshot_manifests in map_parallel(
-        lambda snapshot: load_manifests(table.io, snapshot), snapshots, table.location()
+        lambda snapshot: load_manifests(iceberg_table.io, snapshot), snapshots, iceberg_table.location()
     ):
         manifests |= {
             manifest.manifest_path: manifest
             for manifest in snapshot_manifests
             if manifest.content is ManifestContent.DATA
         }
-    specs = table.specs()
+    specs = iceberg_table.specs()
     candidates: dict[str, bool] = {}
     for manifest_candidates in map_parallel(
-        lambda manifest: _prune_manifest(table.io, manifest, specs, key),
+        lambda manifest: _prune_manifest(iceberg_table.io, manifest, specs, key),
         list(manifests.values()),
-        table.location(),
+        iceberg_table.location(),
     ):
         candidates |= manifest_candidates
     return candidates

@@ -42,7 +42,7 @@ from spark_job.commands.verify.compare_rows import (
 from spark_job.commands.verify.row_digest import digest_separately
 from spark_job.commands.verify.subject import VerifySubject
 from spark_job.commands.verify.verify_report import MAX_LOCATIONS, FindingKind
-from spark_job.engine.work import KeyOnlyWork
+from spark_job.engine.work import KeyOnlyWork, MirrorWorkFile, WorkFile
 from spark_job.iceberg.live_files import LiveFile
 from spark_job.iceberg.merged_schema import known_metadata_columns
 from spark_job.index.damaged_segment import reading_segment
@@ -90,10 +90,10 @@ class DeepWork(KeyOnlyWork):
     flag_id: int | None = None  # the column that flags deleted rows, if the mirror has one
 
     @property
-    def files(self) -> tuple[ChangelogFile, ...]:
+    def files(self) -> tuple[WorkFile, ...]:
         """The files to read. Segments have no rows here: key ranges are sampled from the other files."""
-        rows = [ChangelogFile(file.path, 64 * file.rows, file.rows, 0, 0) for file in self.mirror_files]
-        entries = [ChangelogFile(segment.path, segment.bytes, 0, 0, 0) for segment in self.segments]
+        rows = [MirrorWorkFile(file.path, 64 * file.rows, file.rows) for file in self.mirror_files]
+        entries = [MirrorWorkFile(segment.path, segment.bytes, 0) for segment in self.segments]
         return (*self.history, *rows, *entries)
 
     @property
@@ -115,7 +115,7 @@ class DeepWork(KeyOnlyWork):
     def _sequence_width(self) -> int:
         return self.shape.sequence.parts + self._digest_count
 
-    def key_source(self, file: ChangelogFile) -> tuple[FileIO, tuple[int, ...]]:
+    def key_source(self, file: WorkFile) -> tuple[FileIO, tuple[int, ...]]:
         """Return the storage of a file, and the field ids of its key."""
         is_mirror_file = any(mirror_file.path == file.path for mirror_file in self.mirror_files)
         return (self.io, self.key_ids) if is_mirror_file else (self.changelog_io, self.shape.key_ids)
@@ -241,7 +241,7 @@ class DeepWork(KeyOnlyWork):
         counts: dict[FindingKind, int] = {}
         locations: dict[FindingKind, tuple[DifferenceLocation, ...]] = {}
         ordinals = np.array([file.ordinal for file in self.mirror_files], dtype=np.int64)
-        runs = np.array([segment.run for segment in self.segments], dtype=np.int64)
+        runs = np.array([segment.sorted_run for segment in self.segments], dtype=np.int64)
         differences = [
             *(self._compare_events(compared) if self.compare_events else ()),
             *(compare_with_index(compared, ordinals, runs) if self.compare_entries else ()),
@@ -311,7 +311,7 @@ def _list_mirror_files(subject: VerifySubject, index_files: Mapping[str, LiveFil
 def _deleted_positions(io: FileIO, files: Mapping[str, LiveFile]) -> dict[str, NDArray[np.int64]]:
     """Return the deleted positions of every file."""
     no_positions = np.empty(0, dtype=np.int64)
-    deleted = read_deleted_positions(io, {path: file for path, file in files.items() if file.deleted})
+    deleted = read_deleted_positions(io, {path: file for path, file in files.items() if file.deleted_rows})
     return {path: distinct(deleted.get(path, no_positions)) for path in files}
 
 

@@ -92,11 +92,13 @@ def _read_row(
     io: FileIO,
     file: ChangelogFile,
     row: int,
-    ids: FieldMap,
+    field_map: FieldMap,
     defaults: MissingValues | None = None,
 ) -> pa.Table:
     first_file = np.zeros(1, dtype=np.uint32)
-    return read_rows(io, [file], first_file, np.array([row], dtype=np.uint32), ids, work.schema, defaults)
+    return read_rows(
+        io, [file], first_file, np.array([row], dtype=np.uint32), field_map, work.schema, defaults
+    )
 
 
 def _read_location_key(work: DeepWork, location: DifferenceLocation) -> str:

@@ -24,7 +24,7 @@ def compare_counts(subject: VerifySubject) -> list[VerifyFinding]:
     if subject.history is None:
         return []
     events = sum(file.events for file in subject.history)
-    rows = sum(file.rows - file.deleted for file in subject.head_files.values())
+    rows = sum(file.live_rows for file in subject.head_files.values())
     if events == rows:
         return []
     return [

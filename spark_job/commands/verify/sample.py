@@ -85,7 +85,7 @@ def _check_rows(
     """Return the live rows of a sample that the index does not point at."""
     ordinals = {file.path: ordinal for ordinal, file in enumerate(root.files) if not file.removed}
     file_list = list(files.values())
-    sample_sizes = _distribute_sample([file.rows - file.deleted for file in file_list], count, rng)
+    sample_sizes = _distribute_sample([file.live_rows for file in file_list], count, rng)
     deleted = read_deleted_positions(
         subject.io, {file_list[file_number].path: file_list[file_number] for file_number in sample_sizes}
     )
@@ -229,9 +229,9 @@ def check_foreign_rows(subject: VerifySubject, max_rows: int = _MAX_FOREIGN_ROWS
     added = sorted(difference.added, key=lambda file: (file.rows, file.path))
     within_limit = np.cumsum([file.rows for file in added]) <= max_rows
     chosen_files = [
-        file for file, fits in zip(added, within_limit, strict=True) if fits and file.rows > file.deleted
+        file for file, fits in zip(added, within_limit, strict=True) if fits and file.live_rows > 0
     ]
-    total_rows = sum(file.rows - file.deleted for file in added)
+    total_rows = sum(file.live_rows for file in added)
     if not chosen_files:
         return ForeignRowsCheck(total_rows=total_rows)
     keys, file_numbers, positions = _read_keys(subject, chosen_files)
@@ -254,7 +254,7 @@ def _read_keys(
     subject: VerifySubject, files: Sequence[LiveFile]
 ) -> tuple[Keys, NDArray[np.int64], NDArray[np.int64]]:
     """Return the keys of all live rows, with the number of the file and the position of each."""
-    deleted = read_deleted_positions(subject.io, {file.path: file for file in files if file.deleted})
+    deleted = read_deleted_positions(subject.io, {file.path: file for file in files if file.deleted_rows})
     keys: list[Keys] = []
     file_numbers: list[NDArray[np.int64]] = []
     rows: list[NDArray[np.int64]] = []

@@ -63,31 +63,31 @@ class VerifySubject:
         return tuple(self.field_map[key_id] for key_id in self.shape.key_ids)
 
 
-def open_subject(pipeline: Pipeline, table: TableSettings) -> VerifySubject:
+def open_subject(pipeline: Pipeline, table_settings: TableSettings) -> VerifySubject:
     """Return what to verify, with findings about root, cursor and row counts."""
-    mirror_table = pipeline.catalogs.load_mirror(table)
+    mirror_table = pipeline.catalogs.load_mirror(table_settings)
     if mirror_table is None:
-        raise Invalid(f"{table.name}: {NO_MIRROR_YET}.")
+        raise Invalid(f"{table_settings.name}: {NO_MIRROR_YET}.")
     findings: list[VerifyFinding] = []
     try:
-        mirror = read_mirror(mirror_table, table.name)
+        mirror = read_mirror(mirror_table, table_settings.name)
     except Corrupt as error:
-        return _without_root(pipeline, table, mirror_table, str(error))
-    changelog = pipeline.catalogs.load_changelog(table)
-    shape = row_shape(table, changelog, mirror)
-    mirror = with_field_map(table, changelog, shape, mirror)
+        return _without_root(pipeline, table_settings, mirror_table, str(error))
+    changelog = pipeline.catalogs.load_changelog(table_settings)
+    shape = row_shape(table_settings, changelog, mirror)
+    mirror = with_field_map(table_settings, changelog, shape, mirror)
     cursor_problems = list(_cursor_problems(changelog, mirror))
     findings += as_findings(FindingKind.CURSOR, cursor_problems)
     history: tuple[ChangelogFile, ...] | None = None
     if not cursor_problems:
-        table_plan = pipeline.planner.require_plan(table)
+        table_plan = pipeline.planner.require_plan(table_settings)
         if table_plan.mirror is not None:
             mirror, changelog, shape = table_plan.mirror, table_plan.changelog, table_plan.shape
         history = tuple(merged_files(table_plan))
     if mirror.root_unreadable:
         findings += as_findings(FindingKind.ROOT, [f"{mirror.root_path}: is missing or fails its checksum"])
     subject = VerifySubject(
-        name=table.name,
+        name=table_settings.name,
         mirror=mirror,
         changelog=changelog,
         shape=shape.with_mirror_salt(mirror.table.metadata.table_uuid),
@@ -100,15 +100,15 @@ def open_subject(pipeline: Pipeline, table: TableSettings) -> VerifySubject:
 
 
 def _without_root(
-    pipeline: Pipeline, table: TableSettings, mirror_table: Table, problem: str
+    pipeline: Pipeline, table_settings: TableSettings, mirror_table: Table, problem: str
 ) -> VerifySubject:
-    changelog = pipeline.catalogs.load_changelog(table)
+    changelog = pipeline.catalogs.load_changelog(table_settings)
     head = mirror_table.current_snapshot()
     return VerifySubject(
-        name=table.name,
+        name=table_settings.name,
         mirror=Mirror(mirror_table, head, None, 0, None, {}, root_unreadable=True),
         changelog=changelog,
-        shape=resolve_shape(table, changelog.schema()),
+        shape=resolve_shape(table_settings, changelog.schema()),
         head_files=live_files(mirror_table.io, head),
         index_files=None,
         history=None,
@@ -190,7 +190,7 @@ def _with_findings(subject: VerifySubject) -> VerifySubject:
         for ordinal in sorted(difference.removed)
     ]
     count_problems += [
-        f"{file.path}: has {file.rows - file.deleted} live rows, the index counts {root.files[ordinal].live}"
+        f"{file.path}: has {file.live_rows} live rows, the index counts {root.files[ordinal].live_rows}"
         for ordinal, file in difference.changed.items()
     ]
     return replace(

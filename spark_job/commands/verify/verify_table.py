@@ -87,7 +87,7 @@ def verify_table(
         equal=not [finding for finding in findings if _is_difference(finding, options)],
         snapshot_id=mirror.head.snapshot_id if mirror.head else None,
         cursor=mirror.cursor,
-        live_rows=sum(file.rows - file.deleted for file in subject.head_files.values()),
+        live_rows=sum(file.live_rows for file in subject.head_files.values()),
         checked=result.checked.model_copy(
             update={"data_files": len(subject.head_files), "segments": len(segments)}
         ),

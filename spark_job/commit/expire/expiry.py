@@ -45,17 +45,17 @@ class Expiry:
         return tuple(snapshot.snapshot_id for snapshot in self.snapshots)
 
 
-def choose_expired(table: Table) -> Expiry:
+def choose_expired(mirror_table: Table) -> Expiry:
     """Choose the snapshots that the next commit on a mirror removes; usually none.
 
     They are chosen from fresh metadata: since the merge began, a user may have tagged one of them.
     """
-    no_expiry = Expiry(table.metadata)
+    no_expiry = Expiry(mirror_table.metadata)
     with _log_errors("expiry skipped"):
-        if not _choose_due(table.metadata):
+        if not _choose_due(mirror_table.metadata):
             return no_expiry
-        fresh = table.catalog.load_table(table.name()).metadata
-        if main_head(fresh) == main_head(table.metadata):
+        fresh = mirror_table.catalog.load_table(mirror_table.name()).metadata
+        if main_head(fresh) == main_head(mirror_table.metadata):
             return Expiry(fresh, _choose_due(fresh))
     return no_expiry
 
@@ -72,13 +72,13 @@ def _choose_due(metadata: TableMetadata) -> tuple[Snapshot, ...]:
 
 
 def delete_expired_files(
-    table: Table, expiry: Expiry, new_metadata: TableMetadata, index_path: str
+    mirror_table: Table, expiry: Expiry, new_metadata: TableMetadata, index_path: str
 ) -> Discarded:
     """Delete files that only expired snapshots reference, and old metadata files. The commit must have succeeded."""
     discarded = Discarded()
     with _log_errors("expired files not deleted"):
-        files = find_expired_files(table, expiry, new_metadata, index_path)
-        discarded = delete_unreferenced_files(table, files)
+        files = find_expired_files(mirror_table, expiry, new_metadata, index_path)
+        discarded = delete_unreferenced_files(mirror_table, files)
         if expiry.snapshots or discarded.not_deleted:
             log.info(
                 "snapshots expired",
@@ -91,23 +91,23 @@ def delete_expired_files(
 
 
 def find_expired_files(
-    table: Table, expiry: Expiry, new_metadata: TableMetadata, index_path: str
+    mirror_table: Table, expiry: Expiry, new_metadata: TableMetadata, index_path: str
 ) -> UnreferencedFiles:
     """Return the files that a commit left unreferenced: by expired snapshots, and old metadata files."""
     owned = OwnedLocations.from_metadata(expiry.metadata, index_path)
-    unreferenced = find_unreferenced(table.io, expiry.metadata, new_metadata, expiry.snapshots, owned)
+    unreferenced = find_unreferenced(mirror_table.io, expiry.metadata, new_metadata, expiry.snapshots, owned)
     old_metadata = frozenset(filter(owned.has_file, _old_metadata_files(expiry.metadata, new_metadata)))
     return replace(unreferenced, metadata=unreferenced.metadata | old_metadata)
 
 
-def delete_unreferenced_files(table: Table, files: UnreferencedFiles) -> Discarded:
+def delete_unreferenced_files(mirror_table: Table, files: UnreferencedFiles) -> Discarded:
     """Delete the files, those that reference others last. Return how many."""
     if not len(files):
         return Discarded()
     crash_point("delete-expired")
-    content = discard(table.io, files.content | files.index)
+    content = discard(mirror_table.io, files.content | files.index)
     crash_point("expired-half-deleted")
-    metadata = discard(table.io, files.metadata)
+    metadata = discard(mirror_table.io, files.metadata)
     crash_point("expired-deleted")
     return Discarded(
         content.deleted + metadata.deleted,

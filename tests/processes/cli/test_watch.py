@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.icemirror.cli.test_trigger_commands import CONFIG, create_catalog, merged, put, tables
+from tests.unit.icemirror.cli.trigger_state import CONFIG, create_catalog, merged, put, tables
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -13,29 +12,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.unit.house.tracked import ROOT
-
-
-@pytest.fixture
-def clone(tmp_path: Path) -> Path:
-    """A clone with only the files that set-up reads, and an almost empty PATH."""
-    folder = tmp_path / "a clone"
-    (folder / "requirements").mkdir(parents=True)
-    shutil.copytree(ROOT / "scripts", folder / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "requirements/build.txt", "requirements/demo.txt", "requirements/dev.txt"):
-        shutil.copy(ROOT / name, folder / name)
-    (folder / "bin").mkdir()
-    for program in ("sh", "dirname", "sleep"):
-        found = shutil.which(program)
-        assert found
-        (folder / "bin" / program).symlink_to(found)
-    return folder
-
-
-def write_script(path: Path, script: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
-    path.chmod(0o755)
+from tests.processes.house.scripts import write_script
 
 
 def write_fake_python(path: Path, *, supported: bool) -> None:
@@ -87,18 +64,6 @@ def test_ready_environment_is_not_changed(clone: Path) -> None:
     assert "python3 runs" in run_setup(clone).stdout
 
 
-@pytest.fixture
-def setup(clone: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The module setup.py of the clone, with the real Python and an almost empty PATH."""
-    monkeypatch.setenv("PATH", str(clone / "bin"))
-    spec = importlib.util.spec_from_file_location("clone_setup", clone / "scripts" / "setup.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def stamp(setup: ModuleType, clone: Path, kind: str = "dev") -> None:
     write_script(clone / ".venv" / "bin" / "icemirror", "true")
     write_script(clone / "java" / "bin" / "java", "true")
@@ -125,58 +90,6 @@ def test_unknown_kind_of_environment_is_refused_in_one_line(
     monkeypatch.setattr(sys, "argv", ["setup.py", "prod"])
     assert setup.main() == 2
     assert capsys.readouterr().err == "setup: unknown kind of environment prod: use one of demo, dev\n"
-
-
-def test_uv_installs_the_locks_and_pip_is_the_fallback(
-    setup: ModuleType, clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ran: list[str] = []
-
-    def run_with_progress(command: list[str]) -> bool:
-        ran.append(" ".join(command))
-        return not (command[0] == "/bin/uv" and fails)
-
-    monkeypatch.setattr(setup, "run_with_progress", run_with_progress)
-    fails = False
-    setup.install_lock("/bin/uv", ["pip"], "requirements/demo.txt", "--no-build-isolation")
-    assert len(ran) == 1
-    assert "--require-hashes" in ran[0]
-    fails = True
-    setup.install_lock("/bin/uv", ["pip"], "requirements/demo.txt", "--no-build-isolation")
-    assert [command.split()[0] for command in ran] == ["/bin/uv", "/bin/uv", "pip"]
-    assert "--require-hashes" in ran[2]
-    assert "uv failed, installing with pip" in capsys.readouterr().err
-
-
-def test_uv_is_skipped_if_only_pip_has_the_index(
-    setup: ModuleType, clone: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_script(clone / "bin" / "uv", "true")
-    write_script(clone / ".venv" / "bin" / "python", 'echo "$LISTED"')
-    monkeypatch.delenv("UV_DEFAULT_INDEX", raising=False)
-    monkeypatch.delenv("UV_INDEX_URL", raising=False)
-    monkeypatch.setenv("LISTED", "global.timeout='5'")
-    assert setup.find_uv(["pip"]) == str(clone / "bin" / "uv")
-    monkeypatch.setenv("LISTED", "global.index-url='https://packages.invalid/simple'")
-    assert setup.find_uv(["pip"]) is None
-    monkeypatch.setenv("UV_DEFAULT_INDEX", "https://packages.invalid/simple")
-    assert setup.find_uv(["pip"]) == str(clone / "bin" / "uv")
-
-
-@pytest.mark.parametrize("installs", [True, False])
-def test_uv_is_installed_by_hash_if_the_user_has_none(
-    setup: ModuleType, clone: Path, monkeypatch: pytest.MonkeyPatch, installs: bool
-) -> None:
-    write_script(clone / ".venv" / "bin" / "python", "true")
-    commands: list[list[str]] = []
-
-    def run_with_progress(command: list[str]) -> bool:
-        commands.append(command)
-        return installs
-
-    monkeypatch.setattr(setup, "run_with_progress", run_with_progress)
-    assert setup.find_uv(["pip", "install"]) == (str(clone / ".venv" / "bin" / "uv") if installs else None)
-    assert commands == [["pip", "install", "--require-hashes", "--only-binary", ":all:", "-r", setup.UV_LOCK]]
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from spark_job.storage.translate_errors import (
     translate_table_errors,
 )
 from tests.lab.lab import ID_AND_NAME, Lab
-from tests.metastore import NOT_IN_HIVE_2, NOT_IN_HIVE_4, Metastore, serving
+from tests.platforms.fake_metastore import NOT_IN_HIVE_2, NOT_IN_HIVE_4, Metastore, serving
 
 DEAD = "thrift://127.0.0.1:9"
 REASON = "The transaction for alter partition did not commit successfully"
@@ -93,7 +93,7 @@ def test_user_and_group_are_sent(hive: Metastore) -> None:
 
 
 def test_metastore_connection_has_a_timeout(hive: Metastore) -> None:
-    transport = open_hive(hive.uri)._client._all[0]._transport  # type: ignore[attr-defined]
+    transport = open_hive(hive.uri)._client._metastores[0]._transport  # type: ignore[attr-defined]
     assert transport._TBufferedTransport__trans._timeout == 120
 
 

@@ -35,7 +35,7 @@ from tests.processes.stores.emulated_dynamodb import (
 )
 from tests.processes.stores.store_suite import OpenStore, StoreSuite
 from tests.unit.icemirror.protocol.samples import OPTIONS, POLICY, SLOT
-from tests.unit.icemirror.stores.test_stored_json import SLOT_ROW, STORED, TABLE
+from tests.unit.icemirror.stores.stored_rows import SLOT_ROW, STORED, TABLE
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ from tests.processes.stores.fake_kubernetes import (
 )
 from tests.processes.stores.store_suite import OpenStore, StoreSuite
 from tests.unit.icemirror.protocol.samples import SLOT
-from tests.unit.icemirror.stores.test_stored_json import SLOT_ROW, STORED, TABLE
+from tests.unit.icemirror.stores.stored_rows import SLOT_ROW, STORED, TABLE
 
 
 @pytest.fixture

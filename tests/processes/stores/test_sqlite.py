@@ -24,7 +24,7 @@ from icemirror.stores.sqlite import LETTER_AGES, SqliteStore
 from icemirror.stores.sqlite_file import classify_error
 from icemirror.stores.stored_json import dump_row
 from tests.processes.stores.store_suite import OpenStore, StoreSuite
-from tests.unit.icemirror.stores.test_stored_json import SLOT_ROW, STORED, TABLE
+from tests.unit.icemirror.stores.stored_rows import SLOT_ROW, STORED, TABLE
 
 
 class TestSqliteStore(StoreSuite):

@@ -23,7 +23,7 @@ from icemirror.stores.from_settings import open_store
 from icemirror.stores.store import Store
 from tests.unit.trigger.fakes import FakeHeads, FakeLauncher, settings
 from tests.unit.trigger.scene import Scene
-from tests.unit.trigger.sources.test_sources import event
+from tests.unit.trigger.sources.recorded_events import event
 from trigger import handler as module
 from trigger import wiring
 from trigger.dispatch import dispatcher as dispatchers

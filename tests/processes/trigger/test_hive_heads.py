@@ -14,7 +14,7 @@ from hive_metastore.ttypes import MetaException
 
 from icemirror.errors import BadConfig, Invalid, Transient
 from icemirror.tables.table_id import TableId
-from tests.metastore import NOT_IN_HIVE_2, NOT_IN_HIVE_4, Metastore, listening, serving
+from tests.platforms.fake_metastore import NOT_IN_HIVE_2, NOT_IN_HIVE_4, Metastore, listening, serving
 from trigger.heads.head_source import open_head_source
 from trigger.heads.hive import HiveHeads
 

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from icemirror.errors import Transient
-from tests.unit.trigger.dispatch.test_dispatcher import ORDERS
+from tests.unit.trigger.dispatch.dispatcher_harness import ORDERS
 from tests.unit.trigger.scene import Scene
-from tests.unit.trigger.sources.test_sources import s3_event
+from tests.unit.trigger.sources.recorded_events import s3_event
 from trigger.dispatch.ingest import Accepted, NotStored
 from trigger.sources.refusal import RefusalReason
 

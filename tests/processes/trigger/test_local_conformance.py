@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from icemirror.processes.process_identity import identify
-from tests.processes.trigger.test_local_launcher import JOB, wait_for
+from tests.processes.trigger.local_jobs import JOB, wait_for
 from tests.unit.trigger.launchers.launcher_suite import LauncherSuite, Platform
 from trigger.launchers.local import LocalLauncher
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,18 +17,11 @@ from icemirror.errors import Invalid, Transient
 from icemirror.processes.process_identity import identify, is_alive
 from icemirror.protocol.events import RunState
 from icemirror.protocol.run_request import RunRequest
+from tests.processes.trigger.local_jobs import JOB, wait_for
 from trigger.launchers import local
 from trigger.launchers.local import LocalLauncher
 
-JOB = (sys.executable, str(Path(__file__).parent / "fake_job.py"))
 REQUEST = RunRequest(group="default", slot=0, gen=7, config="/etc/icemirror.yaml")
-
-
-def wait_for(condition: Callable[[], object], seconds: float = 20.0) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "waited too long"
-        time.sleep(0.01)
 
 
 class LocalJobs:

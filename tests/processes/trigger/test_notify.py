@@ -14,7 +14,7 @@ from icemirror.protocol.row_selection import ALL_ROWS
 from icemirror.settings.address import Address
 from icemirror.telemetry import metric_names
 from tests.unit.trigger.scene import BY_NAME, Scene
-from tests.unit.trigger.sources.test_sources import event
+from tests.unit.trigger.sources.recorded_events import event
 from trigger.listeners.notify import NotifyHandler
 from trigger.sources.event_json import MAX_EVENT_BYTES
 from trigger.sources.refusal import RefusalReason

@@ -18,7 +18,7 @@ from icemirror.errors import BadConfig, Invalid, Transient
 from icemirror.protocol.row_selection import ALL_ROWS
 from icemirror.settings.trigger import SqsSource
 from tests.unit.trigger.scene import BY_NAME, Scene
-from tests.unit.trigger.service.test_serve import ServiceHarness
+from tests.unit.trigger.service.service_harness import ServiceHarness
 from trigger.listeners.sqs import SqsListener
 
 

@@ -210,7 +210,7 @@ class Judge:
             wrong = {key: (live.get(key), locations.get(key)) for key in live.keys() | locations.keys()}
             wrong = {key: pair for key, pair in wrong.items() if pair[0] != pair[1]}
             raise Divergence(f"key → (index, mirror): {wrong}")
-        counted = {file.path: (file.rows, file.live) for file in root.files if not file.removed}
+        counted = {file.path: (file.rows, file.live_rows) for file in root.files if not file.removed}
         expected = {
             path: (file.record_count, file.record_count - len(contents.deleted.get(path, ())))
             for path, file in contents.data.items()
@@ -218,7 +218,7 @@ class Judge:
         if counted != expected:
             raise Divergence(f"the root counts {counted}, the table has {expected}")
         orders = {key: order for key, (_, order) in index.items()}
-        state = self._expire_tombstones(state, orders, root.newest_expired_order)
+        state = self._expire_tombstones(state, orders, root.newest_expired_tombstone_order)
         if rebuilt_index:
             self._judge_rebuilt(state, orders)
             return replace(state, orders=orders, unseen=False)

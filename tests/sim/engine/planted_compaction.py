@@ -25,7 +25,7 @@ def file_forgotten_in_a_compaction(right: Any) -> Any:
         return lambda _moved, _chosen: None
 
     def defective(mirror: Any, root: Any, shape: Any, chosen: Any, *arguments: Any) -> Any:
-        full = [file for file in chosen if file.rows > file.deleted]
+        full = [file for file in chosen if file.live_rows > 0]
         return replace(right(mirror, root, shape, full[1:] or full, *arguments), group=chosen)
 
     return defective

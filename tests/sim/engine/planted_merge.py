@@ -21,7 +21,7 @@ from spark_job.index.root import Root
 from spark_job.merge import collapse, locate, slice_work, write_winners
 from spark_job.merge.locate import ABSENT
 from spark_job.plan import backlog, row_columns
-from spark_job.plan.plans import Executed
+from spark_job.plan.plans import PlanOutcome
 from spark_job.storage.discard import discard
 from spark_job.write import plan_deletes, write_vectors
 from tests.sim.engine.planting import PLANTED, PlantedDefect, instead, plant
@@ -89,8 +89,10 @@ def files_of_a_lost_race_left_behind(_discard: Any) -> Any:
 def slice_merged_twice(merge: Any) -> Any:
     def defective(self: Any, plan: Any, *arguments: Any) -> Any:
         done, planned = merge(self, plan, *arguments), plan.table_plan
-        if isinstance(done, Executed) and done.merged is not None:
-            current = mirror.read_mirror(self.catalogs.load_mirror(planned.settings), planned.settings.name)
+        if isinstance(done, PlanOutcome) and done.merged is not None:
+            current = mirror.read_mirror(
+                self.catalogs.load_mirror(planned.table_settings), planned.table_settings.name
+            )
             merge(self, replace(plan, table_plan=replace(planned, mirror=current)), *arguments)
         return done
 

@@ -31,32 +31,20 @@ from spark_job.maintenance import choose_files, compact, index_foreign_writes
 from spark_job.merge import slice_work
 from spark_job.storage import file_cache
 from spark_job.storage.file_cache import clear_file_caches
+from tests.sim.crash_points import CREATE_POINTS, SLICE_POINTS
 from tests.sim.engine.setting import Setting
 
 _WITH_BLOCKS = (blocks, lookup, scan, segment, write_segment)
 _SMALL_CACHE = 4  # entries of each cache, in a quarter of the seeds
-
-
 MERGE_POINTS = (
-    "create-mirror",
-    "mirror-created",
+    *CREATE_POINTS,
     "segments-rebuilt",
     "foreign-writes-indexed",
     "index-merged",
-    "write-data",
-    "data-written",
-    "segment-written",
-    "write-deletes",
-    "deletes-written",
-    "root-written",
-    "commit",
-    "committed",
+    *SLICE_POINTS,
     "delete-expired",
     "expired-deleted",
 )
-
-
-COMPACTION_POINTS = ("write-moved", "moved-written", "moved-indexed")
 
 
 class CrashPoints:

@@ -19,6 +19,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
 from spark_job.pyiceberg_private.v3_fields import delete_key
+from tests.sim.crash_points import REJECT_POINTS
 from tests.sim.engine import snapshots
 from tests.sim.engine.journal import Event, File, Journal
 from tests.sim.engine.judge import FULL, REPLAY
@@ -30,14 +31,6 @@ from tests.sim.engine.setting import Setting
 from tests.sim.engine.world import World
 
 REJECTS, REJECTED = ("lab", "world_rejects"), "icemirror.rejected"
-REJECT_POINTS = (
-    "create-rejects",
-    "rejects-created",
-    "write-rejects",
-    "rejects-written",
-    "commit-rejects",
-    "rejects-committed",
-)
 KINDS = ("null-key", "null-operation", "unknown-operation", "null-sequence", "unreadable-sequence")
 
 

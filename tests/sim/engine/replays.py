@@ -13,6 +13,7 @@ from icemirror.errors import CommitUnknown, Conflict, Corrupt, Invalid, Transien
 from icemirror.protocol.replay import Replay, ReplayStep
 from spark_job.iceberg.stage_file import read_stage_file
 from spark_job.rebuild.replay import replay_step
+from tests.sim.crash_points import REBUILD_POINTS
 from tests.sim.engine.judge import FULL
 from tests.sim.engine.memory_catalog import Fault
 from tests.sim.engine.memory_io import Died
@@ -20,15 +21,6 @@ from tests.sim.engine.planted import PlantedDefect
 from tests.sim.engine.process import MERGE_POINTS, restart
 from tests.sim.engine.world import World
 
-REBUILD_POINTS = (
-    "stage-begun",
-    "stage-merged",
-    "stage-kept",
-    "swap-root-written",
-    "swap",
-    "swapped",
-    "stage-removed",
-)
 _MAX_STEPS = 200
 
 
@@ -140,7 +132,9 @@ class ReplayedWorld(World):
         before, after = request.progress.mark if request.progress else None, step.progress.mark
         if request.full and before is not None and after is not None:
             # A stage that does not follow the last one was restarted, and left the old files behind.
-            self._leaky |= after not in self.io.files or read_stage_file(self.io, after)[0].before != before
+            self._leaky |= (
+                after not in self.io.files or read_stage_file(self.io, after)[0].previous_path != before
+            )
         request = replace(request, progress=step.progress)
         if request.full and self._full is not None and request.id == self._full.id:
             self._full = None if step.done else request

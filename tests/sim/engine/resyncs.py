@@ -14,11 +14,11 @@ from icemirror.step_results import Rebuilt, Staged
 from spark_job.iceberg.catalogs import ChangelogNotFound
 from spark_job.iceberg.stage_file import STAGE_FILE_SUFFIX
 from spark_job.rebuild.swap_stage import StageDamaged
+from tests.sim.crash_points import REBUILD_POINTS
 from tests.sim.engine import snapshots
 from tests.sim.engine.planted import PlantedDefect
 from tests.sim.engine.process import MERGE_POINTS
 from tests.sim.engine.reader import Divergence
-from tests.sim.engine.replays import REBUILD_POINTS
 from tests.sim.engine.world import CHANGELOG, World
 
 _MAX_STUCK = 3  # commits without events, a stage with a damaged root

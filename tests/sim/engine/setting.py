@@ -18,7 +18,7 @@ from pyiceberg.types import DoubleType, IcebergType, LongType, NestedField, Stri
 from icemirror.config_file.load import load_settings
 from icemirror.settings import Settings
 from tests.lab.lab import changelog_schema
-from tests.mirrors import write_config
+from tests.lab.mirrored_world import write_config
 
 Key = tuple[Any, ...]
 
@@ -198,9 +198,9 @@ def _partial_schema(kind: str) -> Schema:
 
 
 @lru_cache(maxsize=256)
-def _settings(options: str, tail: str) -> Settings:
+def _settings(options: str, extra_config: str) -> Settings:
     with tempfile.TemporaryDirectory(prefix="icemirror-sim-") as folder:
-        return load_settings(write_config(Path(folder), options, tail), os.environ)
+        return load_settings(write_config(Path(folder), options, extra_config), os.environ)
 
 
 _arrow: dict[tuple[str, bool, bool, bool, bool, int], pa.Schema] = {}

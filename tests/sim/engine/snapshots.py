@@ -35,7 +35,7 @@ from spark_job.pyiceberg_private.manifest_files import (
     write_manifest_list,
 )
 from spark_job.pyiceberg_private.v3_fields import delete_key, manifest_first_row_id
-from tests.manifests import list_manifests
+from tests.lab.manifests import list_manifests
 from tests.sim.engine.memory_io import MemoryIO
 
 _entries: dict[tuple[str, int | None], list[ManifestEntry]] = {}

@@ -15,6 +15,7 @@ from pyiceberg.table.update import RemoveSnapshotsUpdate, SetSnapshotRefUpdate
 from icemirror.errors import CommitUnknown, Invalid, Transient
 from icemirror.step_results import NothingToMerge
 from spark_job.engine.engine import InProcessEngine, LazyEngine
+from tests.sim.crash_points import COMPACTION_POINTS
 from tests.sim.engine import snapshots
 from tests.sim.engine.damage import damage
 from tests.sim.engine.foreign_writer import ForeignWriter
@@ -24,7 +25,7 @@ from tests.sim.engine.memory_catalog import Fault, MemoryCatalog, OneCatalog
 from tests.sim.engine.memory_io import Died, MemoryIO
 from tests.sim.engine.outcome import Outcome
 from tests.sim.engine.planted import PlantedDefect
-from tests.sim.engine.process import COMPACTION_POINTS, MERGE_POINTS, CrashPoints, patched_product, restart
+from tests.sim.engine.process import MERGE_POINTS, CrashPoints, patched_product, restart
 from tests.sim.engine.reader import Divergence
 from tests.sim.engine.setting import Setting
 from tests.sim.engine.strict import RecordedSkips, StrictPipeline

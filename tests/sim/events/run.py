@@ -20,8 +20,8 @@ from icemirror.protocol.row_selection import ALL_ROWS
 from icemirror.stores.from_settings import build_policy
 from icemirror.stores.sqlite import SqliteStore
 from icemirror.telemetry.metrics import NoMetrics
-from tests.sim.events.bugs import BUGS
 from tests.sim.events.forged import CHANGELOG, CONFIG, HEAD, Forged, forge
+from tests.sim.events.planted_defects import PLANTED
 from tests.unit.trigger.fakes import FakeHeads, FakeLauncher
 from trigger.dispatch.dispatcher import Dispatcher
 from trigger.dispatch.ingest import Accepted, EventIngest
@@ -118,17 +118,17 @@ def shared_target() -> Target:
     return Target(Path(tempfile.mkdtemp(prefix="events-")))
 
 
-def run(seed: int, bug: str | None = None) -> Counter[str]:
+def run(seed: int, defect: str | None = None) -> Counter[str]:
     """Send the events of a seed; return their outcomes."""
     chance, counts = random.Random(seed), Counter[str]()
     with ExitStack() as stack:
         target = (
             shared_target()
-            if bug is None
+            if defect is None
             else Target(Path(stack.enter_context(tempfile.TemporaryDirectory())))
         )
-        if bug is not None:
-            stack.enter_context(BUGS[bug]())
+        if defect is not None:
+            stack.enter_context(PLANTED[defect]())
         for at in range(EVENTS):
             forged = forge(chance)
             try:

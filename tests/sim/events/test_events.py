@@ -1,4 +1,4 @@
-"""Forged events have no effect, and the campaign detects every planted bug."""
+"""Forged events have no effect, and the campaign detects every planted defect."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from multiprocessing import get_context
 
 import pytest
 
-from tests.sim.events.bugs import BUGS
+from tests.sim.events.planted_defects import PLANTED
 from tests.sim.events.run import EVENTS, run, run_seeds
 
 
@@ -33,11 +33,11 @@ def test_forged_events_have_no_effect(first: int | None, seconds: float) -> None
     assert not missing, counts
 
 
-@pytest.mark.parametrize("bug", sorted(BUGS))
-def test_planted_bug_is_detected(bug: str) -> None:
+@pytest.mark.parametrize("defect", sorted(PLANTED))
+def test_planted_defect_is_detected(defect: str) -> None:
     for seed in range(20):
         try:
-            run(seed, bug)
+            run(seed, defect)
         except AssertionError:
             return
     pytest.fail("20 seeds did not detect it")

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from tests.sim.engine.soak import DETECTED
-from tests.sim.evolve.bugs import BUGS
+from tests.sim.evolve.planted_defects import PLANTED
 from tests.sim.evolve.world import run_seed
 
 SEEDS = 40
@@ -40,11 +40,11 @@ def test_fresh_seeds_pass() -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("name", sorted(BUGS))
+@pytest.mark.parametrize("name", sorted(PLANTED))
 def test_planted_defect_is_detected(name: str) -> None:
     for seed in range(MAX_SEEDS):
         try:
-            run_seed(seed, BUGS[name])
+            run_seed(seed, PLANTED[name])
         except DETECTED:
             return
     pytest.fail(f"{MAX_SEEDS} seeds do not detect: {name}")

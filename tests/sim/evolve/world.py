@@ -25,14 +25,14 @@ from icemirror.step_results import Merged
 from spark_job.commands.verify.verify_table import VerifyOptions, verify_table
 from spark_job.engine.engine import InProcessEngine, LazyEngine
 from spark_job.rebuild.replay import replay_step
-from tests.mirrors import write_config
+from tests.lab.mirrored_world import write_config
+from tests.sim.crash_points import COMPACTION_POINTS, REBUILD_POINTS
 from tests.sim.engine import snapshots
 from tests.sim.engine.memory_catalog import Fault, MemoryCatalog, OneCatalog
 from tests.sim.engine.memory_io import Died, MemoryIO
 from tests.sim.engine.planting import PlantedDefect
-from tests.sim.engine.process import COMPACTION_POINTS, MERGE_POINTS, CrashPoints, patched_product, restart
+from tests.sim.engine.process import MERGE_POINTS, CrashPoints, patched_product, restart
 from tests.sim.engine.reader import Divergence
-from tests.sim.engine.replays import REBUILD_POINTS
 from tests.sim.engine.setting import Setting
 from tests.sim.engine.strict import RecordedSkips, StrictPipeline
 from tests.sim.evolve.judge import Judge
@@ -73,8 +73,8 @@ class Outcome:
 class World:
     """`run` returns the trace, or raises the violated invariant."""
 
-    def __init__(self, seed: int, bug: PlantedDefect | None = None) -> None:
-        self.seed, self.bug = seed, bug or PlantedDefect(())
+    def __init__(self, seed: int, defect: PlantedDefect | None = None) -> None:
+        self.seed, self.defect = seed, defect or PlantedDefect(())
         self.dice = random.Random(seed)
         chosen = Setting.choose(self.dice)
         # Blocks of the default size: `verify` supports no other.
@@ -94,7 +94,7 @@ class World:
     def run(self, steps: int = STEPS) -> Outcome:
         """Run this many steps, then finish without faults."""
         snapshots.clear_caches()
-        with patched_product(self.setting, self.points, self.seed), self.bug.planted():
+        with patched_product(self.setting, self.points, self.seed), self.defect.planted():
             settings = _settings(
                 f"format_version: {self.setting.version}\non_dropped_column: {'drop' if self.drops else 'keep'}\n"
                 f"{self.partition}",
@@ -260,14 +260,14 @@ class World:
 
 
 @lru_cache(maxsize=64)
-def _settings(options: str, tail: str) -> Settings:
+def _settings(options: str, extra_config: str) -> Settings:
     with tempfile.TemporaryDirectory(prefix="icemirror-sim-") as folder:
-        return load_settings(write_config(Path(folder), options, tail), os.environ)
+        return load_settings(write_config(Path(folder), options, extra_config), os.environ)
 
 
-def run_seed(seed: int, bug: PlantedDefect | None = None) -> Outcome:
+def run_seed(seed: int, defect: PlantedDefect | None = None) -> Outcome:
     """Run a seed; an error has the trace in its notes."""
-    world = World(seed, bug)
+    world = World(seed, defect)
     try:
         return world.run()
     except Exception as error:

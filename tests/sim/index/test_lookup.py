@@ -18,6 +18,7 @@ from spark_job.index.lookup import find_keys
 from spark_job.index.orders import read_orders
 from spark_job.index.scan import read_segment_entries
 from spark_job.index.segment import BLOCK_ROWS, Entries, Layout, SegmentInfo
+from tests.unit.spark_job.index.lookup_modes import READ_MODES, TOP, check_same
 from tests.unit.spark_job.index.samples import (
     CODECS,
     HASHED,
@@ -33,7 +34,6 @@ from tests.unit.spark_job.index.samples import (
     row_entries,
     store,
 )
-from tests.unit.spark_job.index.test_lookup import READ_MODES, TOP, check_same
 
 
 @pytest.fixture(params=list(READ_MODES.values()), ids=list(READ_MODES))

@@ -10,14 +10,14 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from spark_job.index import blocks, byte_ranges, tiers
 from spark_job.index.key_codec import KeyCodec
-from spark_job.index.tiers import group_runs
+from spark_job.index.tiers import group_sorted_runs
 from spark_job.merge import locate
+from tests.unit.spark_job.index.indexed_commits import Commits
 from tests.unit.spark_job.index.samples import (
     CODECS,
     HASHED,
     random_numbers,
 )
-from tests.unit.spark_job.index.test_tiers import Commits
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_number_of_runs_and_rewritten_entries_stay_bounded(
     for _ in range(300):
         chosen = random.choice(len(pool), 200, replace=False)
         index.commit(sorted(pool[at] for at in chosen), random)
-        most_runs = max(most_runs, len(group_runs(index.root.segments)))
+        most_runs = max(most_runs, len(group_sorted_runs(index.root.segments)))
     index.check()
     assert most_runs <= 5 * tiers.FAN_IN
     assert max(index.rewritten) <= 2 * 8000

@@ -8,7 +8,7 @@ from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
 
-from tests.sim.launchers.bugs import BUGS
+from tests.sim.launchers.planted_defects import PLANTED
 from tests.sim.launchers.stores import open_store
 from tests.sim.launchers.world import World
 
@@ -21,8 +21,8 @@ def store_of(seed: int) -> str:
     return random.Random(f"store {seed}").choices(STORES, SHARES)[0]
 
 
-def run_seed(seed: int, bug: str | None = None) -> Counter[str]:
+def run_seed(seed: int, defect: str | None = None) -> Counter[str]:
     """Run a seed; return counts. Raise `Broken` if an invariant is violated."""
-    store, planted = store_of(seed), BUGS[bug]() if bug else nullcontext()
+    store, planted = store_of(seed), PLANTED[defect]() if defect else nullcontext()
     with tempfile.TemporaryDirectory() as folder, planted, open_store(store, Path(folder)) as opened:
         return World(seed, Path(folder), opened).run() + Counter([f"state in {store}"])

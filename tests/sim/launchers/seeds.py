@@ -1,4 +1,4 @@
-"""Seeds that detected bugs: fixed ones of the product or of the judge, and planted ones."""
+"""Seeds that detected defects: fixed ones of the product or of the judge, and planted ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ REGRESSIONS: tuple[int, ...] = (
     2218,  # a user deleted an object before its launch was recorded, and it was rightly created again
 )
 
-# A seed that detects each planted bug quickly.
+# A seed that detects each planted defect quickly.
 FOUND_BY: dict[str, int] = {
     "a new name for each call": 3,
     "queued counts as ended on Kubernetes": 3,

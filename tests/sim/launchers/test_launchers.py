@@ -1,10 +1,10 @@
-"""Some seeds of the campaign `launchers`, and the planted bugs with the seeds that detect them."""
+"""Some seeds of the campaign `launchers`, and the planted defects with the seeds that detect them."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.sim.launchers.bugs import BUGS
+from tests.sim.launchers.planted_defects import PLANTED
 from tests.sim.launchers.run import STORES, run_seed, store_of
 from tests.sim.launchers.seeds import FOUND_BY, REGRESSIONS
 from tests.sim.launchers.world import Broken
@@ -19,10 +19,10 @@ def test_every_commit_is_merged_and_no_run_is_launched_twice(seed: int) -> None:
     run_seed(seed)
 
 
-@pytest.mark.parametrize(("bug", "seed"), FOUND_BY.items())
-def test_planted_bug_is_detected(bug: str, seed: int) -> None:
+@pytest.mark.parametrize(("defect", "seed"), FOUND_BY.items())
+def test_planted_defect_is_detected(defect: str, seed: int) -> None:
     with pytest.raises(Broken):
-        run_seed(seed, bug)
+        run_seed(seed, defect)
 
 
 def test_every_store_has_a_seed() -> None:
@@ -30,7 +30,7 @@ def test_every_store_has_a_seed() -> None:
 
 
 def test_every_planted_bug_has_a_seed() -> None:
-    assert set(FOUND_BY) == set(BUGS)
+    assert set(FOUND_BY) == set(PLANTED)
 
 
 def test_seed_replays_identically() -> None:

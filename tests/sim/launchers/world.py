@@ -24,15 +24,15 @@ from icemirror.protocol.rows import Row, Rows, SlotRow, SlotState
 from icemirror.protocol.worker import WorkerLimits
 from icemirror.result import SliceResult
 from icemirror.settings import TableSettings
-from icemirror.step_results import Merged, MirrorPosition, NothingToMerge, StepResult
+from icemirror.step_results import Merged, MirrorStatus, NothingToMerge, StepResult
 from icemirror.stores.store import Store, TurnResult
 from icemirror.telemetry.metrics import NoMetrics
 from spark_job.worker.run_arguments import read_arguments
 from spark_job.worker.worker import WorkerDependencies, run_worker
-from tests.fake_tables import FakeTables
 from tests.sim.launchers.platforms import OnEmr, OnKubernetes, Platform
 from tests.sim.launchers.schedule import Process, Schedule
 from tests.sim.protocol.toy_lake import CONFIG, NAMES, NO_FIGURES
+from tests.support.fake_tables import FakeTables
 from trigger.dispatch.dispatcher import Dispatcher
 
 POLICY = Policy(
@@ -79,7 +79,7 @@ class Lake:
             self.failures -= 1
             raise Transient("the storage did not answer")
         if len(located) == head:
-            return NothingToMerge(head=f"m{head}", position=_position(located))
+            return NothingToMerge(head_location=f"m{head}", mirror_status=_position(located))
         self._pause()
         if self.mirrors[name] != located:
             raise Conflict(f"{name} moved")
@@ -88,14 +88,14 @@ class Lake:
         result = SliceResult(
             snapshot_id=len(located) + 1, events=1, inserted=1, seconds=0.0, seconds_by_step={}, **NO_FIGURES
         )
-        return Merged(slice=result, position=_position(self.mirrors[name]))
+        return Merged(slice=result, mirror_status=_position(self.mirrors[name]))
 
     def merged(self) -> bool:
         return all(len(self.mirrors[name]) == head for name, head in self.heads.items())
 
 
-def _position(merged: list[int]) -> MirrorPosition:
-    return MirrorPosition(cursor=None, live_rows=len(merged), index_bytes=0)
+def _position(merged: list[int]) -> MirrorStatus:
+    return MirrorStatus(cursor=None, live_rows=len(merged), index_bytes=0)
 
 
 class SimStore:

@@ -12,7 +12,7 @@ from tests.sim.merge.schedule import run_schedule
 from tests.soak.campaign import Campaign
 
 
-def run(seed: int, _bug: str | None = None) -> Counter[str]:
+def run(seed: int, _defect: str | None = None) -> Counter[str]:
     """Run one schedule; each kind of key in turn."""
     keys = sorted(KEY_KINDS)
     key = keys[seed % len(keys)]

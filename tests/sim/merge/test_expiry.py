@@ -19,7 +19,7 @@ from spark_job.commit.expire.retention import main_head
 from spark_job.iceberg.ancestry import walk_ancestors
 from spark_job.maintenance.orphans import clean_orphans
 from tests.lab.lab import Lab, local_path
-from tests.referenced import referenced_files, stored_files
+from tests.lab.referenced_files import referenced_files, stored_files
 
 KEPT = 20
 OPTIONS = f"""compact: false
@@ -131,7 +131,9 @@ def test_cost_of_a_merge_does_not_grow_with_the_number_of_merges(
 ) -> None:
     """Compares calls and files rather than time: the machine may be busy."""
     monkeypatch.setattr(choose_manifests, "_MAX_REWRITTEN_DELETES", 8)
-    lab = Lab.make(tmp_path, options=f"format_version: {version}\n{OPTIONS}", tail=f"batch_size: {EVENTS}\n")
+    lab = Lab.make(
+        tmp_path, options=f"format_version: {version}\n{OPTIONS}", extra_config=f"batch_size: {EVENTS}\n"
+    )
     changelog, early, late = Changelog(), Cost(), Cost()
     snapshot_ids: list[int] = []
 

@@ -9,22 +9,13 @@ from pathlib import Path
 import pytest
 
 from spark_job.commands.verify.verify_table import VerifyOptions, verify_table
+from tests.lab.append_only import event_file, make, rows
+from tests.sim.crash_points import APPEND_POINTS
 from tests.sim.merge.forked_job import merge, rebuild, run_forked
-from tests.tables.merge.test_append_only import event_file, make, rows
-
-POINTS = (
-    "write-data",
-    "data-written",
-    "write-deletes",
-    "deletes-written",
-    "root-written",
-    "commit",
-    "committed",
-)
 
 
 @pytest.mark.parametrize("work", [merge, rebuild])
-@pytest.mark.parametrize("point", [*POINTS, *(f"{point}:2" for point in POINTS)])
+@pytest.mark.parametrize("point", [*APPEND_POINTS, *(f"{point}:2" for point in APPEND_POINTS)])
 def test_every_row_is_merged_once_wherever_the_merge_is_killed(
     tmp_path: Path, point: str, work: object
 ) -> None:

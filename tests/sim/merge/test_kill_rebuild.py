@@ -10,21 +10,12 @@ import pytest
 
 from spark_job.engine.engine import InProcessEngine
 from spark_job.iceberg.property_names import PROPERTY_REPLAY
-from tests.mirrors import MirroredWorld
+from tests.lab.mirrored_world import MirroredWorld
 from tests.oracle.schedules import Schedule
+from tests.sim.crash_points import REBUILD_POINTS, STAGE_MERGE_POINTS
 from tests.sim.merge.forked_job import clean_orphans, merge, rebuild, run_forked
 
 ROOT = Path(__file__).parents[3]
-REBUILD_POINTS = (
-    "stage-begun",
-    "stage-merged",
-    "stage-kept",
-    "swap-root-written",
-    "swap",
-    "swapped",
-    "stage-removed",
-)
-MERGE_POINTS = ("data-written", "root-written", "commit", "committed", "write-data:3", "stage-kept:2")
 
 
 def test_every_crash_point_of_a_rebuild_is_tested() -> None:
@@ -39,7 +30,7 @@ def test_every_crash_point_of_a_rebuild_is_tested() -> None:
 @pytest.mark.parametrize(
     ("point", "version"),
     [
-        *((point, 2) for point in (*REBUILD_POINTS, *MERGE_POINTS)),
+        *((point, 2) for point in (*REBUILD_POINTS, *STAGE_MERGE_POINTS)),
         ("stage-kept", 3),
         ("swap", 3),
         ("swapped", 3),
@@ -47,26 +38,26 @@ def test_every_crash_point_of_a_rebuild_is_tested() -> None:
 )
 def test_killed_rebuild_is_completed_by_the_next_run(tmp_path: Path, point: str, version: int) -> None:
     schedule = Schedule(seed=9, key="int", columns=("text", "amount"))
-    options, tail = f"format_version: {version}", "batch_size: 10\n"
-    lab = MirroredWorld.make(
-        tmp_path, schedule, InProcessEngine(), options=options, tail=tail, use_duckdb=False
+    options, extra_config = f"format_version: {version}", "batch_size: 10\n"
+    world = MirroredWorld.make(
+        tmp_path, schedule, InProcessEngine(), options=options, extra_config=extra_config, use_duckdb=False
     )
-    lab.world.commit_many(4)
-    config = lab.settings.source_path
+    world.oracle.commit_many(4)
+    config = world.settings.source_path
     assert run_forked(merge, config, 2) == 0
-    before = len(lab.mirror.snapshots())
+    before = len(world.mirror.snapshots())
     assert run_forked(rebuild, config, 2, point) == -signal.SIGKILL, f"{point} was not reached"
-    assert lab.world.verdict(lab.mirror).equal, "readers see the old rows, or the new ones"
+    assert world.oracle.verdict(world.mirror).equal, "readers see the old rows, or the new ones"
     swapped = point in ("swapped", "stage-removed")
-    assert len(lab.mirror.snapshots()) == before + swapped
-    lab.world.commit_next()
+    assert len(world.mirror.snapshots()) == before + swapped
+    world.oracle.commit_next()
     assert run_forked(rebuild, config, 2) == 0
     assert run_forked(merge, config, 2) == 0
-    assert lab.world.verdict(lab.mirror).equal
-    labels = [snapshot.summary[PROPERTY_REPLAY] for snapshot in lab.mirror.snapshots() if snapshot.summary]
+    assert world.oracle.verdict(world.mirror).equal
+    labels = [snapshot.summary[PROPERTY_REPLAY] for snapshot in world.mirror.snapshots() if snapshot.summary]
     assert labels.count("full") == 1, "swapped once"
     assert run_forked(clean_orphans, config, 2) == 0
-    lab.world.commit_next()
+    world.oracle.commit_next()
     assert run_forked(merge, config, 2) == 0
-    for snapshot_id, verdict in lab.world.verdicts_of_history(lab.mirror).items():
+    for snapshot_id, verdict in world.oracle.verdicts_of_history(world.mirror).items():
         assert verdict.equal, f"{point}, snapshot {snapshot_id}: {verdict}"

@@ -10,17 +10,10 @@ import pytest
 
 from tests.lab.bad_rows import MIXED, REJECTED, bad_events, make, rejected, rejects
 from tests.lab.lab import Lab
+from tests.sim.crash_points import REJECT_POINTS
 from tests.sim.merge.forked_job import Work, merge, rebuild, run_forked
 
 ROOT = Path(__file__).parents[3]
-REJECT_POINTS = (
-    "create-rejects",
-    "rejects-created",
-    "write-rejects",
-    "rejects-written",
-    "commit-rejects",
-    "rejects-committed",
-)
 MERGE_POINTS = ("segment-written", "write-deletes", "root-written", "commit", "committed")
 _FIRST_TIME_ONLY = ("create-rejects", "rejects-created")
 

@@ -12,8 +12,8 @@ from spark_job.iceberg.property_names import PROPERTY_REPLAY
 from spark_job.iceberg.stage import RESYNC_PREFIX
 from tests.lab.lab import Lab
 from tests.lab.recreated_changelog import OLD, lose_history, make, recreate_changelog
+from tests.sim.crash_points import REBUILD_POINTS, STAGE_MERGE_POINTS
 from tests.sim.merge.forked_job import clean_orphans, merge, run_forked
-from tests.sim.merge.test_kill_rebuild import MERGE_POINTS, REBUILD_POINTS
 
 NEW = {1: "new", 2: "I2@1", 4: "I4@1", 7: "x"}
 SWAPPED = ("swapped", "stage-removed")
@@ -28,7 +28,7 @@ def swaps(lab: Lab) -> int:
 @pytest.mark.parametrize(
     ("point", "version"),
     [
-        *((point, 2) for point in (*REBUILD_POINTS, *MERGE_POINTS)),
+        *((point, 2) for point in (*REBUILD_POINTS, *STAGE_MERGE_POINTS)),
         ("stage-kept", 3),
         ("swap", 3),
         ("swapped", 3),

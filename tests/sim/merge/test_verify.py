@@ -10,7 +10,7 @@ import pytest
 
 from icemirror.step_results import Merged
 from spark_job.engine.engine import InProcessEngine
-from tests.mirrors import MirroredWorld
+from tests.lab.mirrored_world import MirroredWorld
 from tests.oracle.key_pools import KEY_KINDS
 from tests.oracle.schedules import Schedule
 from tests.oracle.value_pools import VALUE_COLUMNS
@@ -22,14 +22,19 @@ def test_correct_mirror_is_equal_after_every_slice(tmp_path: Path, key: str) -> 
     seed = crc32(key.encode())
     print(f"seed {seed}")
     dice = random.Random(seed)
-    options, tail = f"format_version: {dice.choice([2, 3])}", f"batch_size: {dice.choice([15, 60, 10_000])}\n"
+    options, extra_config = (
+        f"format_version: {dice.choice([2, 3])}",
+        f"batch_size: {dice.choice([15, 60, 10_000])}\n",
+    )
     schedule = Schedule(seed, key, tuple(VALUE_COLUMNS))
     engine = InProcessEngine(dice.choice([1, 3]))
-    lab = MirroredWorld.make(tmp_path, schedule, engine, options=options, tail=tail, use_duckdb=False)
+    world = MirroredWorld.make(
+        tmp_path, schedule, engine, options=options, extra_config=extra_config, use_duckdb=False
+    )
     for _ in range(3):
-        lab.world.commit_many(dice.choice([1, 2]))
-        merged = isinstance(lab.pipeline.advance(lab.table), Merged)
-        verify_deep(lab)
+        world.oracle.commit_many(dice.choice([1, 2]))
+        merged = isinstance(world.pipeline.advance(world.table), Merged)
+        verify_deep(world)
         while merged:
-            merged = isinstance(lab.pipeline.advance(lab.table), Merged)
-    verify_deep(lab)
+            merged = isinstance(world.pipeline.advance(world.table), Merged)
+    verify_deep(world)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from tests.sim.mutation.bugs import BUGS
+from tests.sim.mutation.planted_defects import PLANTED
 from tests.sim.mutation.run import run_seed
 
 
@@ -12,9 +12,9 @@ def main() -> None:
     """Run one seed and print its trace and outcome."""
     parser = argparse.ArgumentParser(prog="python -m tests.sim.mutation", description=__doc__)
     parser.add_argument("seed", type=int)
-    parser.add_argument("--defect", choices=sorted(BUGS), help="with this defect planted in the product")
+    parser.add_argument("--defect", choices=sorted(PLANTED), help="with this defect planted in the product")
     options = parser.parse_args()
-    outcome = run_seed(options.seed, BUGS[options.defect] if options.defect else None)
+    outcome = run_seed(options.seed, PLANTED[options.defect] if options.defect else None)
     print("\n".join(outcome.trace))
     print(f"seed {options.seed}: {outcome.ended}")
 

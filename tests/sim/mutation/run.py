@@ -108,12 +108,12 @@ def _count_rows(content: bytes) -> int:
     return int(pq.read_metadata(pa.BufferReader(content)).num_rows)
 
 
-def run_seed(seed: int, bug: PlantedDefect | None = None) -> Outcome:
+def run_seed(seed: int, defect: PlantedDefect | None = None) -> Outcome:
     """Return the outcome; raise `WrongOutcome` for one that must not occur."""
     case = choose(seed)
     try:
         with patched_product(case.state.kind.setting, CrashPoints(), seed), _storage(remote=case.remote):
-            ended = _run(case, bug or PlantedDefect(()))
+            ended = _run(case, defect or PlantedDefect(()))
     except Exception as error:
         error.add_note("\n".join(case.trace))
         raise
@@ -132,7 +132,7 @@ def _storage(*, remote: bool) -> Iterator[None]:
         yield
 
 
-def _run(case: Case, bug: PlantedDefect) -> str:
+def _run(case: Case, defect: PlantedDefect) -> str:
     state = case.state
     lake = Lake(state.kind, state, remote=case.remote)
     mutated = {case.path: case.content}
@@ -140,7 +140,7 @@ def _run(case: Case, bug: PlantedDefect) -> str:
         mutated[state.targets[FileClass.ROOT][0]] = None
     _write_files(lake, mutated)
     before, files = lake.catalog.tables[MIRROR], set(lake.store.files)
-    with bug.planted():
+    with defect.planted():
         result = lake.merge()
     left = set(lake.store.files) - files
     _write_files(lake, {path: state.files[path] for path in mutated})

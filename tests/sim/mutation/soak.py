@@ -6,16 +6,16 @@ import resource
 import sys
 from collections import Counter
 
-from tests.sim.mutation.bugs import BUGS
+from tests.sim.mutation.planted_defects import PLANTED
 from tests.sim.mutation.run import run_seed
 from tests.soak.campaign import Campaign
 
 MAX_BYTES = 2 << 30
 
 
-def run(seed: int, bug: str | None = None) -> Counter[str]:
+def run(seed: int, defect: str | None = None) -> Counter[str]:
     """Return the outcome with the class of the file."""
-    outcome = run_seed(seed, BUGS[bug] if bug else None)
+    outcome = run_seed(seed, PLANTED[defect] if defect else None)
     return Counter([f"{outcome.file_class}: {outcome.ended}"])
 
 

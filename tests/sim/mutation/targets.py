@@ -11,7 +11,7 @@ from pyiceberg.table import Table
 from spark_job.iceberg.property_names import PROPERTY_INDEX_ROOT
 from spark_job.index.root import read_root
 from spark_job.pyiceberg_private.manifest_files import read_manifest_entries
-from tests.manifests import list_manifests
+from tests.lab.manifests import list_manifests
 
 
 class FileClass(StrEnum):

@@ -9,9 +9,9 @@ from contextlib import closing
 
 import pytest
 
-from tests.sim.mutation.bugs import BUGS
 from tests.sim.mutation.kinds import KINDS
 from tests.sim.mutation.mutations import MUTATIONS, Mutation, Original
+from tests.sim.mutation.planted_defects import PLANTED
 from tests.sim.mutation.seeds import FOUND_BY, REGRESSIONS
 from tests.sim.mutation.soak import MAX_BYTES, MUTATION
 from tests.sim.mutation.state import state_of
@@ -49,13 +49,13 @@ def test_seeds_that_detected_a_bug_pass(worker: Worker, seed: int) -> None:
     assert worker.try_seed(seed).why is None
 
 
-@pytest.mark.parametrize("name", sorted(BUGS))
+@pytest.mark.parametrize("name", sorted(PLANTED))
 def test_disabled_check_is_detected(worker: Worker, name: str) -> None:
     assert worker.try_seed(FOUND_BY[name], name).why is not None
 
 
 def test_every_disabled_check_has_a_seed() -> None:
-    assert FOUND_BY.keys() == BUGS.keys()
+    assert FOUND_BY.keys() == PLANTED.keys()
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)

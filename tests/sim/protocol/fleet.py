@@ -22,7 +22,7 @@ from icemirror.protocol.worker import (
     next_event,
     transition,
 )
-from tests.sim.protocol.world import ACTIVE, GROUP, Budget, Canon, Env, Pool, Run, State
+from tests.sim.protocol.world import ACTIVE, GROUP, Budget, Canonicalizer, Pool, Run, State, TableWorld
 
 NOW = 0.0
 WORK = (Phase.MERGE, Phase.REPORT, Phase.REPLAYED, Phase.COMPLETE, Phase.FAIL)
@@ -58,8 +58,8 @@ class Fleet:
         flaw: str = "",
         **budget: int,
     ) -> None:
-        self.names = [f"t{i}" for i in range(tables)]
-        self.ids = [SlotId(GROUP, i) for i in range(slots)]
+        self.names = [f"t{index}" for index in range(tables)]
+        self.ids = [SlotId(GROUP, index) for index in range(slots)]
         self.triggers, self.sweep, self.repair, self.poison = triggers, sweep, repair, poison
         self.watch, self.every_poll, self.blind_hints = watch, every_poll or watch, blind_hints
         self.job_name = "job:" if two_names else ""  # prefix of heads, as the job reads them
@@ -84,7 +84,7 @@ class Fleet:
         self.tables: Pool[TableRow] = Pool()
         self.slots: Pool[SlotRow] = Pool()
         self.workers: Pool[Worker] = Pool()
-        self.canon = Canon(
+        self.canonicalize = Canonicalizer(
             self.tables,
             self.slots,
             self.workers,
@@ -93,6 +93,7 @@ class Fleet:
             quiet=quiet,
             knowing=poison != "unknown" and not self.budget.old,
         )
+        self.ended = self.canonicalize.end
         self._applied: dict[Hashable, tuple[tuple[int, ...], tuple[int, ...], Step]] = {}
         self._merged: dict[Hashable, int] = {}
         self._transitions: dict[Hashable, tuple[tuple[int, ...], tuple[int, ...], int, bool]] = {}
@@ -102,58 +103,61 @@ class Fleet:
         merged = [
             TableRow(name, group=GROUP, noticed_head="0", merged_head=merged_head) for name in self.names
         ]
-        tabs = tuple(self.tables.number(row) for row in merged)
+        tables = tuple(self.tables.number(row) for row in merged)
         slots = tuple(self.slots.number(SlotRow(slot)) for slot in self.ids)
-        return State(tabs, slots, (), (), (Env(),) * len(tabs), self.budget)
+        return State(tables, slots, (), (), (TableWorld(),) * len(tables), self.budget)
 
     # --- the product's code, memoized -------------------------------------------------------------------------
 
     def apply(
-        self, s: State, event: type[Event], *details: Any
+        self, state: State, event: type[Event], *details: Any
     ) -> tuple[tuple[int, ...], tuple[int, ...], Step]:
         """Return tables, slots and the step after an event."""
-        key = (s.tabs, s.slots, event, details)
+        key = (state.tables, state.slots, event, details)
         found = self._applied.get(key)
         if found is None:
-            found = self._applied[key] = self._apply(s, event(*details))
+            found = self._applied[key] = self._apply(state, event(*details))
         return found
 
-    def _apply(self, s: State, event: Event) -> tuple[tuple[int, ...], tuple[int, ...], Step]:
-        tabs, slots = [self.tables[n] for n in s.tabs], [self.slots[n] for n in s.slots]
-        rows = Rows(dict(zip(self.names, tabs, strict=True)), dict(zip(self.ids, slots, strict=True)))
+    def _apply(self, state: State, event: Event) -> tuple[tuple[int, ...], tuple[int, ...], Step]:
+        tables, slots = (
+            [self.tables[number] for number in state.tables],
+            [self.slots[number] for number in state.slots],
+        )
+        rows = Rows(dict(zip(self.names, tables, strict=True)), dict(zip(self.ids, slots, strict=True)))
         result = self.rule(rows, event, self.policy)
         match result.row:
             case TableRow() as row:
                 at = self.names.index(row.name)
-                return put(s.tabs, at, self.tables.number(row)), s.slots, result
+                return put(state.tables, at, self.tables.number(row)), state.slots, result
             case SlotRow() as row:
-                return s.tabs, put(s.slots, row.id.index, self.slots.number(row)), result
+                return state.tables, put(state.slots, row.id.index, self.slots.number(row)), result
             case _:
-                return s.tabs, s.slots, result
+                return state.tables, state.slots, result
 
-    def known(self, r: Run) -> frozenset[str] | None:
+    def known(self, run: Run) -> frozenset[str] | None:
         """Return the tables that a run knows; None: all."""
-        return frozenset(self.names[1:]) if r.old or self.poison == "unknown" else None
+        return frozenset(self.names[1:]) if run.old or self.poison == "unknown" else None
 
     def next_event(
-        self, s: State, worker: int, names: frozenset[str] | None = None
+        self, state: State, worker: int, names: frozenset[str] | None = None
     ) -> tuple[tuple[int, ...], tuple[int, ...], int, bool]:
         """Return tables, slots and the worker after its next event, and whether it got a table."""
-        key = (s.tabs, s.slots, worker, names)
+        key = (state.tables, state.slots, worker, names)
         found = self._transitions.get(key)
         if found is None:
-            w = self.workers[worker]
-            event = next_event(w, WorkerInput(NOW, 1.0, names), self.limits)
-            if self.flaw == "dirty read after the merge" and w.phase is Phase.COMPLETE and w.turn:
+            before = self.workers[worker]
+            event = next_event(before, WorkerInput(NOW, 1.0, names), self.limits)
+            if self.flaw == "dirty read after the merge" and before.phase is Phase.COMPLETE and before.turn:
                 assert isinstance(event, Completed)
-                event = replace(event, dirty=self.tables[s.tabs[int(w.turn.table[1:])]].dirty)
-            tabs, slots, result = self._apply(s, event)
+                event = replace(event, dirty=self.tables[state.tables[int(before.turn.table[1:])]].dirty)
+            tables, slots, result = self._apply(state, event)
             (answer,) = result.actions
-            after = transition(w, event, answer, self.limits)
+            after = transition(before, event, answer, self.limits)
             if self.flaw == "no scan after freeing the slot" and after.phase is Phase.RESCAN:
                 after = replace(after, phase=Phase.END)
             found = self._transitions[key] = (
-                tabs,
+                tables,
                 slots,
                 self.workers.number(after),
                 isinstance(answer, MergeTable),
@@ -171,55 +175,58 @@ class Fleet:
 
     # --- properties --------------------------------------------------------------------------------------------
 
-    def is_final(self, s: State) -> bool:
+    def is_final(self, state: State) -> bool:
         """Return whether all work that needs no user is done."""
-        slots = [self.slots[n] for n in s.slots]
-        if s.pcs or any(x.state is not SlotState.FREE for x in slots):
+        slots = [self.slots[number] for number in state.slots]
+        if state.calls or any(slot.state is not SlotState.FREE for slot in slots):
             return False
-        if any(r.worker != self.canon.end for r in s.runs):
+        if any(run.worker != self.ended for run in state.runs):
             return False
-        if all(x.quarantined for x in slots):
+        if all(slot.quarantined for slot in slots):
             return True
-        return all(self._done(self.tables[n], e) for n, e in zip(s.tabs, s.envs, strict=True))
+        return all(
+            self._done(self.tables[number], world)
+            for number, world in zip(state.tables, state.worlds, strict=True)
+        )
 
-    def _done(self, t: TableRow, e: Env) -> bool:
-        merged = e.cursor == e.head and t.dirty == t.covered and t.replay is None
-        return not e.hints and (t.paused or merged or (t.quarantined and t.replay is None))
+    def _done(self, row: TableRow, world: TableWorld) -> bool:
+        merged = world.cursor == world.head and row.dirty == row.covered and row.replay is None
+        return not world.hints and (row.paused or merged or (row.quarantined and row.replay is None))
 
-    def violation(self, s: State) -> str:
+    def violation(self, state: State) -> str:
         """Return the invariant that this state violates, or an empty string."""
         live, worked_on = 0, set()
-        for r in s.runs:
-            w = self.workers[r.worker]
-            if w.phase is Phase.START:
+        for run in state.runs:
+            worker = self.workers[run.worker]
+            if worker.phase is Phase.START:
                 live += 1
-            elif w.phase not in (Phase.END, Phase.RESCAN) and not r.zombie:
+            elif worker.phase not in (Phase.END, Phase.RESCAN) and not run.zombie:
                 live += 1
-                if not self.holds_slot(s, r, w):
+                if not self.holds_slot(state, run, worker):
                     return "S2 healthy worker lost its slot"
-                if w.phase in WORK and w.turn:
-                    owner = self.tables[s.tabs[int(w.turn.table[1:])]].owner
-                    if owner != w.id.owner or w.turn.table in worked_on:
+                if worker.phase in WORK and worker.turn:
+                    owner = self.tables[state.tables[int(worker.turn.table[1:])]].owner
+                    if owner != worker.id.owner or worker.turn.table in worked_on:
                         return "S2 healthy worker works on a table that it does not own"
-                    worked_on.add(w.turn.table)
-        if live > len(s.slots) + self.budget.forget - s.bud.forget:
+                    worked_on.add(worker.turn.table)
+        if live > len(state.slots) + self.budget.forget - state.budget.forget:
             return "S3 more runs than slots"
-        for n, e in zip(s.tabs, s.envs, strict=True):
-            if self.tables[n].covered >= self.tables[n].dirty and e.cursor < e.noticed:
+        for number, world in zip(state.tables, state.worlds, strict=True):
+            if self.tables[number].covered >= self.tables[number].dirty and world.cursor < world.noticed:
                 return "S4 covered claims an unmerged commit"
-            if why := self._replay_lost(self.tables[n], e):
+            if why := self._replay_lost(self.tables[number], world):
                 return why
         return ""
 
-    def _replay_lost(self, t: TableRow, e: Env) -> str:
+    def _replay_lost(self, row: TableRow, world: TableWorld) -> str:
         """Check that a requested replay stays in the row, as a notice, until it is done or reported as failed."""
-        if t.replay is not None and t.dirty <= t.covered:
+        if row.replay is not None and row.dirty <= row.covered:
             return "S5 a replay waits unseen"
-        waits = t.replay is not None and t.replay.id == str(e.wanted)
-        last = t.last_replay
-        given_up = last is not None and last.id == str(e.wanted) and last.outcome != "done"
-        return "" if not e.wanted or waits or given_up else "S5 a replay is lost"
+        waits = row.replay is not None and row.replay.id == str(world.wanted)
+        last = row.last_replay
+        given_up = last is not None and last.id == str(world.wanted) and last.outcome != "done"
+        return "" if not world.wanted or waits or given_up else "S5 a replay is lost"
 
-    def holds_slot(self, s: State, r: Run, w: Worker) -> bool:
-        x = self.slots[s.slots[r.slot]]
-        return x.state in ACTIVE and x.gen == w.id.gen and x.run_id == w.id.run_id
+    def holds_slot(self, state: State, run: Run, worker: Worker) -> bool:
+        slot = self.slots[state.slots[run.slot]]
+        return slot.state in ACTIVE and slot.gen == worker.id.gen and slot.run_id == worker.id.run_id

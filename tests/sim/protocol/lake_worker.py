@@ -16,7 +16,7 @@ from icemirror.protocol.worker import WorkerLimits
 from icemirror.step_results import StepResult
 from icemirror.stores.sqlite import SqliteStore
 from spark_job.worker.worker import WorkerDependencies, run_worker
-from tests.fake_tables import FakeTables, no_replay
+from tests.support.fake_tables import FakeTables, no_replay
 
 
 def work(

@@ -33,58 +33,58 @@ def _check(model: Model, cap: int) -> Verdict:
     states = [model.start()]
     ids = {states[0]: 0}
     parent: list[tuple[int, str]] = [(-1, "")]
-    preds: list[list[int]] = [[]]
+    predecessors: list[list[int]] = [[]]
     degree: list[int] = []
 
-    def trace(i: int) -> list[str]:
+    def trace(number: int) -> list[str]:
         steps = []
-        while i > 0:
-            i, label = parent[i]
+        while number > 0:
+            number, label = parent[number]
             steps.append(label)
         return steps[::-1]
 
-    for n, state in enumerate(states):  # the list grows during the loop
+    for number, state in enumerate(states):  # the list grows during the loop
         degree.append(0)
-        if n > cap:
-            return Verdict(n, "state cap reached", [])
+        if number > cap:
+            return Verdict(number, "state cap reached", [])
         for is_fault, label, new in model.successors(state):
             if isinstance(new, Violation):
-                return Verdict(len(states), new.why, [*trace(n), label])
+                return Verdict(len(states), new.why, [*trace(number), label])
             found = ids.get(new)
             if found is None:
-                canonical = model.canon(new)
+                canonical = model.canonicalize(new)
                 found = ids.setdefault(canonical, len(states))
                 if found == len(states):
                     states.append(canonical)
-                    preds.append([])
-                    parent.append((n, sys.intern(label)))
+                    predecessors.append([])
+                    parent.append((number, sys.intern(label)))
                     if why := model.violation(canonical):
                         return Verdict(len(states), why, trace(found))
-            if not is_fault and found != n:
-                degree[n] += 1
-                preds[found].append(n)
-    return _liveness(model, states, ids, preds, degree, trace)
+            if not is_fault and found != number:
+                degree[number] += 1
+                predecessors[found].append(number)
+    return _liveness(model, states, ids, predecessors, degree, trace)
 
 
 def _liveness(
     model: Model,
     states: list[State],
     ids: dict[State, int],
-    preds: list[list[int]],
+    predecessors: list[list[int]],
     degree: list[int],
     trace: Callable[[int], list[str]],
 ) -> Verdict:
     """Remove states whose fault-free successors are all removed; the remaining ones can run forever."""
-    todo = [i for i, left in enumerate(degree) if left == 0]
-    for i in todo:
-        if not model.is_final(states[i]):
-            return Verdict(len(states), "L1 work lost or stuck", trace(i))
+    todo = [number for number, left in enumerate(degree) if left == 0]
+    for number in todo:
+        if not model.is_final(states[number]):
+            return Verdict(len(states), "L1 work lost or stuck", trace(number))
     while todo:
-        for before in preds[todo.pop()]:
+        for before in predecessors[todo.pop()]:
             degree[before] -= 1
             if degree[before] == 0:
                 todo.append(before)
-    at = next((i for i, left in enumerate(degree) if left), None)
+    at = next((number for number, left in enumerate(degree) if left), None)
     if at is None:
         return Verdict(len(states), "", [])
     seen: dict[int, int] = {}
@@ -92,9 +92,11 @@ def _liveness(
     while at not in seen:  # follow the remaining states until they form a loop, to report it
         seen[at] = len(path)
         steps = [
-            (ids[model.canon(new)], label) for fault, label, new in model.successors(states[at]) if not fault
+            (ids[model.canonicalize(new)], label)
+            for fault, label, new in model.successors(states[at])
+            if not fault
         ]
-        at, label = next((i, label) for i, label in steps if degree[i] and i != at)
+        at, label = next((number, label) for number, label in steps if degree[number] and number != at)
         path.append(label)
     loop = path[seen[at] :]
     why = "L2 launches forever" if "launch" in loop else "L2 livelock"

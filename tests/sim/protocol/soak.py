@@ -1,4 +1,4 @@
-"""The model check at all its bounds, and its planted bugs, for `make soak`.
+"""The model check at all its bounds, and its planted defects, for `make soak`.
 
 Run it alone with `python -m tests.sim.protocol.soak`.
 """
@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tests.sim.protocol.bounds import DEEP, SMALL
-from tests.sim.protocol.bugs import BUGS
 from tests.sim.protocol.model import Model
+from tests.sim.protocol.planted_defects import PLANTED
 from tests.sim.protocol.search import check
 
 
@@ -31,16 +31,18 @@ class Explored(NamedTuple):
 
 
 def explore() -> Iterator[Explored]:
-    """Check one model after the other: first without, then with a planted bug, which must be detected."""
+    """Check one model after the other: first without, then with a planted defect, which must be detected."""
     for name, bounds in {**SMALL, **DEEP}.items():
         began = time.monotonic()
         verdict = check(Model(**bounds))
         wrong = verdict.why and f"{verdict.why}: {' | '.join(verdict.trace)}"
         yield Explored(name, verdict.states, time.monotonic() - began, wrong)
-    for name, bug in BUGS.items():
+    for name, defect in PLANTED.items():
         began = time.monotonic()
-        verdict = check(bug.model(name))
-        wrong = "" if verdict.why == bug.why else f"breaks {verdict.why or 'nothing'}, expected: {bug.why}"
+        verdict = check(defect.model(name))
+        wrong = (
+            "" if verdict.why == defect.why else f"breaks {verdict.why or 'nothing'}, expected: {defect.why}"
+        )
         yield Explored(f"planted: {name}", verdict.states, time.monotonic() - began, wrong, planted=True)
 
 

@@ -1,4 +1,4 @@
-"""The trigger protocol, explored exhaustively within bounds; and the planted bugs that it must detect."""
+"""The trigger protocol, explored exhaustively within bounds; and the planted defects that it must detect."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import os
 import pytest
 
 from tests.sim.protocol.bounds import DEEP, SMALL
-from tests.sim.protocol.bugs import BUGS
 from tests.sim.protocol.model import Model
+from tests.sim.protocol.planted_defects import PLANTED
 from tests.sim.protocol.search import check
 
 deep = DEEP if os.environ.get("ICEMIRROR_DEEP_MODEL") else {}
@@ -20,9 +20,9 @@ def test_protocol_is_safe_and_every_path_ends(name: str) -> None:
     assert verdict.why == "", " | ".join(verdict.trace)
 
 
-@pytest.mark.parametrize("name", BUGS)
-def test_planted_bug_is_detected(name: str) -> None:
-    bug = BUGS[name]
-    verdict = check(bug.model(name))
-    assert verdict.why == bug.why, " | ".join(verdict.trace)
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted_defect_is_detected(name: str) -> None:
+    defect = PLANTED[name]
+    verdict = check(defect.model(name))
+    assert verdict.why == defect.why, " | ".join(verdict.trace)
     assert verdict.trace

@@ -16,7 +16,7 @@ from icemirror.errors import Conflict, Transient
 from icemirror.protocol.policy import Policy
 from icemirror.protocol.replay import Replay, ReplayProgress, ReplayStep
 from icemirror.result import SliceResult
-from icemirror.step_results import Merged, MirrorPosition, NothingToMerge, StepResult
+from icemirror.step_results import Merged, MirrorStatus, NothingToMerge, StepResult
 
 NAMES = ("shop.orders", "shop.items")
 CONFIG = """
@@ -86,7 +86,7 @@ class ToyLake:
         located = self.merged(name)
         head = self.head(name)
         if len(located) == head:
-            return NothingToMerge(head=f"m{head}", position=_position(located))
+            return NothingToMerge(head_location=f"m{head}", mirror_status=_position(located))
         with (self.folder / f"{name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if self.merged(name) != located:
@@ -97,7 +97,7 @@ class ToyLake:
         slice_result = SliceResult(
             snapshot_id=len(located) + 1, events=1, inserted=1, seconds=0.0, seconds_by_step={}, **NO_FIGURES
         )
-        return Merged(slice=slice_result, position=_position([*located, 0]))
+        return Merged(slice=slice_result, mirror_status=_position([*located, 0]))
 
     def replay(self, name: str, replay: Replay) -> ReplayStep:
         """Replay in two steps that change nothing."""
@@ -107,5 +107,5 @@ class ToyLake:
         return self.folder / f"{name}.json"
 
 
-def _position(commits: list[int]) -> MirrorPosition:
-    return MirrorPosition(cursor=None, live_rows=len(commits), index_bytes=0)
+def _position(commits: list[int]) -> MirrorStatus:
+    return MirrorStatus(cursor=None, live_rows=len(commits), index_bytes=0)

@@ -1,8 +1,8 @@
 """The states that the model check explores: the product's rows and workers, and a small world around them.
 
 Rows and workers are the product's dataclasses, stored once each and referenced by number, so that states are cheap to
-compare. `Canon` maps states that differ only by names to the same form: only the order of generations and of counters
-matters, and ended runs are dropped.
+compare. `Canonicalizer` maps states that differ only by names to the same form: only the order of generations and of
+counters matters, and ended runs are dropped.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Key = tuple[Any, ...]
 Form = tuple[
     Any, ...
 ]  # tables, slots, (run without its plan, its position before, whether it continues), calls
-T = TypeVar("T")
+Value = TypeVar("Value")
 
 
-class Env(NamedTuple):
+class TableWorld(NamedTuple):
     """A table's changelog and mirror, and the hints in transit; `noticed` is the head at the last notice.
 
     `wanted`: the requested replay that is not done. `half`: the first of its two slices is done.
@@ -41,21 +41,21 @@ class Env(NamedTuple):
 
 
 class Run(NamedTuple):
-    """A run that the launcher has accepted. `k` distinguishes runs of one token that the launcher forgot.
+    """A run that the launcher has accepted. `copy` distinguishes runs of one token that the launcher forgot.
 
-    `old`: its configuration lacks table 0. `at` is the position of a merge: C about to locate on the mirror, H about
-    to load the changelog's head, M to commit, R to commit a slice of a replay.
+    `old`: its configuration lacks table 0. `at` is the next step of a merge: "locate" on the mirror, "load head" of the
+    changelog, "commit" a slice, "replay" (commit a slice of a replay).
     """
 
     slot: int
-    tgen: int
-    k: int
+    token_gen: int
+    copy: int
     worker: int
     at: str = ""
     zombie: int = 0
     old: int = 0
-    loc: int = 0
-    h: int = 0
+    located_cursor: int = 0
+    planned_head: int = 0
 
 
 class Budget(NamedTuple):
@@ -80,42 +80,44 @@ class Budget(NamedTuple):
     old: int = 0
 
 
-Pc = tuple[Any, ...]  # ("launch", slot, gen), ("record", slot, gen, k), ("notice", table) or ("dispatch",)
+Call = tuple[
+    Any, ...
+]  # ("launch", slot, gen), ("record", slot, gen, copy), ("notice", table) or ("dispatch",)
 
 
 class State(NamedTuple):
     """The whole state. Tables, slots and workers are numbers in `Pool`s."""
 
-    tabs: tuple[int, ...]
+    tables: tuple[int, ...]
     slots: tuple[int, ...]
     runs: tuple[Run, ...]
-    pcs: tuple[Pc, ...]
-    envs: tuple[Env, ...]
-    bud: Budget
+    calls: tuple[Call, ...]
+    worlds: tuple[TableWorld, ...]
+    budget: Budget
 
 
-class Pool(Generic[T]):
+class Pool(Generic[Value]):
     """Stores every distinct value once, by number."""
 
     def __init__(self) -> None:
-        self.values: list[T] = []
-        self._numbers: dict[T, int] = {}
+        self.values: list[Value] = []
+        self._numbers: dict[Value, int] = {}
 
-    def number(self, value: T) -> int:
+    def number(self, value: Value) -> int:
         found = self._numbers.setdefault(value, len(self.values))
         if found == len(self.values):
             self.values.append(value)
         return found
 
-    def __getitem__(self, number: int) -> T:
+    def __getitem__(self, number: int) -> Value:
         return self.values[number]
 
 
-def run_id(tgen: int, k: int) -> str:
-    return f"{tgen}.{k}"
+def run_id(token_gen: int, copy: int) -> str:
+    return f"{token_gen}.{copy}"
 
 
-class Canon:
+class Canonicalizer:
     """Returns the same form for states that differ only by names."""
 
     def __init__(
@@ -135,141 +137,173 @@ class Canon:
         self._renamed: dict[Key, int] = {}
         self.end = workers.number(END)
 
-    def __call__(self, s: State) -> State:
-        cores = tuple([r[:7] for r in s.runs])
-        key = (s.tabs, s.slots, cores, s.pcs, s.bud.forget > 0)
+    def __call__(self, state: State) -> State:
+        cores = tuple([run[:7] for run in state.runs])
+        key = (state.tables, state.slots, cores, state.calls, state.budget.forget > 0)
         form = self._forms.get(key)
         if form is None:
-            form = self._forms[key] = self._form(s)
-        tabs, slots, runs, pcs = form
-        plans = s.runs
-        kept = tuple([Run(*core, *plans[n][7:]) if continues else Run(*core) for core, n, continues in runs])
-        return State(tabs, slots, kept, pcs, s.envs, s.bud)
+            form = self._forms[key] = self._form(state)
+        tables, slots, runs, calls = form
+        plans = state.runs
+        kept = tuple(
+            [Run(*core, *plans[number][7:]) if continues else Run(*core) for core, number, continues in runs]
+        )
+        return State(tables, slots, kept, calls, state.worlds, state.budget)
 
-    def _form(self, s: State) -> Form:
-        tabs, slots = [self._tables[n] for n in s.tabs], [self._slots[n] for n in s.slots]
-        all_runs = [self._ended_if_fenced(r, tabs, slots) for r in s.runs]
-        pcs = [p for p in s.pcs if not self._irrelevant(p, slots, all_runs, forget=s.bud.forget > 0)]
-        runs = [(r, n) for n, r in enumerate(all_runs) if self._is_relevant(r, slots, pcs)]
-        gens = [self._gen_order(i, slots, tabs, [r for r, _ in runs], pcs) for i in range(len(slots))]
-        dirties = [self._dirty_order(f"t{i}", t, [r for r, _ in runs]) for i, t in enumerate(tabs)]
+    def _form(self, state: State) -> Form:
+        tables, slots = (
+            [self._tables[number] for number in state.tables],
+            [self._slots[number] for number in state.slots],
+        )
+        all_runs = [self._ended_if_fenced(run, tables, slots) for run in state.runs]
+        calls = [
+            call
+            for call in state.calls
+            if not self._irrelevant(call, slots, all_runs, forget=state.budget.forget > 0)
+        ]
+        runs = [(run, number) for number, run in enumerate(all_runs) if self._is_relevant(run, slots, calls)]
+        gens = [
+            self._gen_order(index, slots, tables, [run for run, _ in runs], calls)
+            for index in range(len(slots))
+        ]
+        dirties = [
+            self._dirty_order(f"t{index}", row, [run for run, _ in runs]) for index, row in enumerate(tables)
+        ]
         return (
-            tuple(self._table(n, m, gens) for n, m in zip(s.tabs, dirties, strict=True)),
-            tuple(self._slot(n, m) for n, m in zip(s.slots, gens, strict=True)),
-            tuple(sorted((self._run(r, gens, dirties)[:7], n, r.worker != self.end) for r, n in runs)),
-            tuple(sorted((p[0], p[1], gens[p[1]][p[2]], *p[3:]) if len(p) > 2 else p for p in pcs)),
+            tuple(
+                self._table(number, order, gens) for number, order in zip(state.tables, dirties, strict=True)
+            ),
+            tuple(self._slot(number, order) for number, order in zip(state.slots, gens, strict=True)),
+            tuple(
+                sorted(
+                    (self._run(run, gens, dirties)[:7], number, run.worker != self.end)
+                    for run, number in runs
+                )
+            ),
+            tuple(
+                sorted(
+                    (call[0], call[1], gens[call[1]][call[2]], *call[3:]) if len(call) > 2 else call
+                    for call in calls
+                )
+            ),
         )
 
-    def _ended_if_fenced(self, r: Run, tabs: list[TableRow], slots: list[SlotRow]) -> Run:
+    def _ended_if_fenced(self, run: Run, tables: list[TableRow], slots: list[SlotRow]) -> Run:
         """Return the run; a fenced run that can only end counts as ended."""
-        w, x = self._workers[r.worker], slots[r.slot]
-        if w.phase is Phase.END:
-            return Run(r.slot, r.tgen, r.k, self.end)
-        holds_slot = x.state in ACTIVE and x.gen == w.id.gen and x.run_id == w.id.run_id
-        ends = w.phase is Phase.RESCAN and (x.state is not SlotState.FREE or x.gen != w.id.gen)
-        if r.zombie and not holds_slot:
-            ends |= w.phase in (Phase.HEARTBEAT, Phase.LINGER, Phase.DECLINE, Phase.LEAVE)
-            if w.phase in (Phase.REPORT, Phase.COMPLETE, Phase.FAIL) and w.turn and self._strict:
-                ends |= tabs[int(w.turn.table[1:])].owner != w.id.owner
-        return Run(r.slot, r.tgen, r.k, self.end) if ends else r
+        worker, slot = self._workers[run.worker], slots[run.slot]
+        if worker.phase is Phase.END:
+            return Run(run.slot, run.token_gen, run.copy, self.end)
+        holds_slot = slot.state in ACTIVE and slot.gen == worker.id.gen and slot.run_id == worker.id.run_id
+        ends = worker.phase is Phase.RESCAN and (
+            slot.state is not SlotState.FREE or slot.gen != worker.id.gen
+        )
+        if run.zombie and not holds_slot:
+            ends |= worker.phase in (Phase.HEARTBEAT, Phase.LINGER, Phase.DECLINE, Phase.LEAVE)
+            if worker.phase in (Phase.REPORT, Phase.COMPLETE, Phase.FAIL) and worker.turn and self._strict:
+                ends |= tables[int(worker.turn.table[1:])].owner != worker.id.owner
+        return Run(run.slot, run.token_gen, run.copy, self.end) if ends else run
 
-    def _irrelevant(self, p: Pc, slots: list[SlotRow], runs: list[Run], *, forget: bool) -> bool:
+    def _irrelevant(self, call: Call, slots: list[SlotRow], runs: list[Run], *, forget: bool) -> bool:
         """Return whether the result of a call is irrelevant."""
-        if p[0] not in ("launch", "record") or not self._strict:
+        if call[0] not in ("launch", "record") or not self._strict:
             return False
-        x = slots[p[1]]
-        if (x.state, x.gen, x.run_id) == (SlotState.LAUNCHING, p[2], None):
+        slot = slots[call[1]]
+        if (slot.state, slot.gen, slot.run_id) == (SlotState.LAUNCHING, call[2], None):
             return False
-        return p[0] == "record" or (not forget and any((r.slot, r.tgen) == p[1:3] for r in runs))
+        return call[0] == "record" or (
+            not forget and any((run.slot, run.token_gen) == call[1:3] for run in runs)
+        )
 
-    def _is_relevant(self, r: Run, slots: list[SlotRow], pcs: list[Pc]) -> bool:
-        x = slots[r.slot]
-        polled = x.state is not SlotState.FREE and (x.gen == r.tgen or x.run_id == run_id(r.tgen, r.k))
-        launching = any(p[0] != "notice" and p[1:3] == (r.slot, r.tgen) for p in pcs)
-        return r.worker != self.end or polled or launching
+    def _is_relevant(self, run: Run, slots: list[SlotRow], calls: list[Call]) -> bool:
+        slot = slots[run.slot]
+        polled = slot.state is not SlotState.FREE and (
+            slot.gen == run.token_gen or slot.run_id == run_id(run.token_gen, run.copy)
+        )
+        launching = any(call[0] != "notice" and call[1:3] == (run.slot, run.token_gen) for call in calls)
+        return run.worker != self.end or polled or launching
 
     def _gen_order(
-        self, i: int, slots: list[SlotRow], tabs: list[TableRow], runs: list[Run], pcs: list[Pc]
+        self, index: int, slots: list[SlotRow], tables: list[TableRow], runs: list[Run], calls: list[Call]
     ) -> dict[int, int]:
-        used = {0, slots[i].gen}
-        for r in runs:
-            if r.slot == i:
-                used.add(r.tgen)
-                if r.worker != self.end:
-                    used.add(self._workers[r.worker].id.gen)
-        used |= {p[2] for p in pcs if p[0] in ("launch", "record") and p[1] == i}
-        used |= {t.owner.gen for t in tabs if t.owner and t.owner.slot.index == i}
-        if run_id := slots[i].run_id:
+        used = {0, slots[index].gen}
+        for run in runs:
+            if run.slot == index:
+                used.add(run.token_gen)
+                if run.worker != self.end:
+                    used.add(self._workers[run.worker].id.gen)
+        used |= {call[2] for call in calls if call[0] in ("launch", "record") and call[1] == index}
+        used |= {row.owner.gen for row in tables if row.owner and row.owner.slot.index == index}
+        if run_id := slots[index].run_id:
             used.add(_token_gen(run_id))
         return {gen: order for order, gen in enumerate(sorted(used))}
 
-    def _dirty_order(self, name: str, t: TableRow, runs: list[Run]) -> dict[int, int]:
-        used = {t.dirty, t.covered}
-        for r in runs:
-            w = self._workers[r.worker]
-            if w.turn and w.turn.table == name and w.phase in HAS_DIRTY:
-                used.add(w.turn.dirty)
+    def _dirty_order(self, name: str, row: TableRow, runs: list[Run]) -> dict[int, int]:
+        used = {row.dirty, row.covered}
+        for run in runs:
+            worker = self._workers[run.worker]
+            if worker.turn and worker.turn.table == name and worker.phase in HAS_DIRTY:
+                used.add(worker.turn.dirty)
         return {dirty: order for order, dirty in enumerate(sorted(used))}
 
     def _table(self, number: int, dirty: dict[int, int], gens: list[dict[int, int]]) -> int:
-        t = self._tables[number]
-        owner = t.owner and Owner(t.owner.slot, gens[t.owner.slot.index][t.owner.gen])
-        key = ("table", number, dirty[t.dirty], dirty[t.covered], owner)
+        row = self._tables[number]
+        owner = row.owner and Owner(row.owner.slot, gens[row.owner.slot.index][row.owner.gen])
+        key = ("table", number, dirty[row.dirty], dirty[row.covered], owner)
         if (found := self._renamed.get(key)) is not None:
             return found
-        clean = t.dirty == t.covered
+        clean = row.dirty == row.covered
         new = replace(
-            t,
-            dirty=dirty[t.dirty],
-            covered=dirty[t.covered],
+            row,
+            dirty=dirty[row.dirty],
+            covered=dirty[row.covered],
             owner=owner,
-            not_before=0.0 if t.quarantined else min(t.not_before, 1.0),
-            failures=t.failures if self._limited else 0,
-            first_dirty_at=0.0 if clean else t.first_dirty_at,
-            last_dirty_at=0.0 if clean else t.last_dirty_at,
-            yielded_at=t.yielded_at if self._quiet else None,
-            completed_at=None if t.completed_at is None else 0.0,
+            not_before=0.0 if row.quarantined else min(row.not_before, 1.0),
+            failures=row.failures if self._limited else 0,
+            first_dirty_at=0.0 if clean else row.first_dirty_at,
+            last_dirty_at=0.0 if clean else row.last_dirty_at,
+            yielded_at=row.yielded_at if self._quiet else None,
+            completed_at=None if row.completed_at is None else 0.0,
             error=None,
-            last_replay=t.last_replay and replace(t.last_replay, error=None, progress=None),
+            last_replay=row.last_replay and replace(row.last_replay, error=None, progress=None),
         )
         return self._renamed.setdefault(key, self._tables.number(new))
 
     def _slot(self, number: int, gens: dict[int, int]) -> int:
-        x = self._slots[number]
-        name = x.run_id and _rename(x.run_id, gens)
-        key = ("slot", number, gens[x.gen], name)
+        slot = self._slots[number]
+        name = slot.run_id and _rename(slot.run_id, gens)
+        key = ("slot", number, gens[slot.gen], name)
         if (found := self._renamed.get(key)) is not None:
             return found
         new = replace(
-            x,
-            gen=gens[x.gen],
+            slot,
+            gen=gens[slot.gen],
             run_id=name,
-            lease_until=0.0 if x.state is SlotState.FREE else 1.0,
-            failures=x.failures if self._limited else 0,
+            lease_until=0.0 if slot.state is SlotState.FREE else 1.0,
+            failures=slot.failures if self._limited else 0,
             # Waiting before a slot is taken equals a late dispatch, which is explored anyway.
-            not_before=math.inf if x.quarantined else 0.0,
+            not_before=math.inf if slot.quarantined else 0.0,
             error=None,
             # If every worker knows all tables, it is irrelevant which of them it was launched for.
-            wanted=() if self._knowing else x.wanted,
+            wanted=() if self._knowing else slot.wanted,
         )
         return self._renamed.setdefault(key, self._slots.number(new))
 
-    def _run(self, r: Run, gens: list[dict[int, int]], dirties: list[dict[int, int]]) -> Run:
-        order = gens[r.slot]
-        if r.worker == self.end:
-            return Run(r.slot, order[r.tgen], r.k, self.end)
-        w = self._workers[r.worker]
-        turn, dirty = w.turn, 0
-        if turn and w.phase in HAS_DIRTY:
+    def _run(self, run: Run, gens: list[dict[int, int]], dirties: list[dict[int, int]]) -> Run:
+        order = gens[run.slot]
+        if run.worker == self.end:
+            return Run(run.slot, order[run.token_gen], run.copy, self.end)
+        worker = self._workers[run.worker]
+        turn, dirty = worker.turn, 0
+        if turn and worker.phase in HAS_DIRTY:
             dirty = dirties[int(turn.table[1:])][turn.dirty]
-        key = ("worker", r.worker, order[w.id.gen], order[r.tgen], dirty)
+        key = ("worker", run.worker, order[worker.id.gen], order[run.token_gen], dirty)
         number = self._renamed.get(key)
         if number is None:
-            worker_id = replace(w.id, gen=order[w.id.gen], run_id=_rename(w.id.run_id, order))
+            worker_id = replace(worker.id, gen=order[worker.id.gen], run_id=_rename(worker.id.run_id, order))
             turn = turn and replace(turn, dirty=dirty, slices=min(turn.slices, 1), conflicts=0)
-            new = replace(w, id=worker_id, turn=turn, has_had_turn=w.has_had_turn and self._limited)
+            new = replace(worker, id=worker_id, turn=turn, has_had_turn=worker.has_had_turn and self._limited)
             number = self._renamed.setdefault(key, self._workers.number(new))
-        return r._replace(tgen=order[r.tgen], worker=number)
+        return run._replace(token_gen=order[run.token_gen], worker=number)
 
 
 def _token_gen(name: str) -> int:
@@ -277,5 +311,5 @@ def _token_gen(name: str) -> int:
 
 
 def _rename(name: str, gens: dict[int, int]) -> str:
-    tgen, k = name.split(".")
-    return run_id(gens[int(tgen)], int(k))
+    token_gen, copy = name.split(".")
+    return run_id(gens[int(token_gen)], int(copy))

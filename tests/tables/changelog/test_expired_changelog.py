@@ -16,6 +16,7 @@ from spark_job.pyiceberg_private.manifest_files import (
     write_merged_manifest,
 )
 from spark_job.pyiceberg_private.v3_fields import delete_key
+from tests.lab.manifests import list_manifests
 from tests.lab.samples import (
     SCHEMA,
     UnsteadyCatalog,
@@ -25,7 +26,6 @@ from tests.lab.samples import (
     expire_like_java,
     manifest_of,
 )
-from tests.manifests import list_manifests
 from tests.tables.changelog.histories import added, head_id, in_order
 
 

@@ -20,6 +20,7 @@ from spark_job.pyiceberg_private.manifest_files import (
     read_manifest_entries,
     write_manifest_list,
 )
+from tests.lab.manifests import list_manifests
 from tests.lab.samples import (
     SCHEMA,
     UnsteadyCatalog,
@@ -28,7 +29,6 @@ from tests.lab.samples import (
     data_files,
     manifest_of,
 )
-from tests.manifests import list_manifests
 from tests.sim.engine.memory_io import MemoryIO
 from tests.tables.changelog.histories import added, head_id
 

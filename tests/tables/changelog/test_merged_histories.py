@@ -36,8 +36,10 @@ def test_first_merge_applies_events_of_expired_snapshots(lab: Lab, java: bool) -
 
 
 @pytest.mark.parametrize("java", [True, False], ids=["java", "pyiceberg"])
-@pytest.mark.parametrize("tail", ["", ONE_BY_ONE], ids=["one slice", "many slices"])
-def test_later_commit_wins_equal_sequences_after_both_expired(lab: Lab, java: bool, tail: str) -> None:
+@pytest.mark.parametrize("extra_config", ["", ONE_BY_ONE], ids=["one slice", "many slices"])
+def test_later_commit_wins_equal_sequences_after_both_expired(
+    lab: Lab, java: bool, extra_config: str
+) -> None:
     """A snapshot that covers expired ones is merged in slices; each starts where the one before ended."""
     expired = [
         lab.commit_events("I1@5=first"),
@@ -47,13 +49,13 @@ def test_later_commit_wins_equal_sequences_after_both_expired(lab: Lab, java: bo
     lab.commit_events("I9@9", "U1@5=fifth")
     lab.commit_events("I8@8")
     expire(lab, *expired, java=java)
-    lab = lab.reconfigure(tail=tail)
+    lab = lab.reconfigure(extra_config=extra_config)
     lab.merge()
     assert lab.rows() == {1: "fifth", 8: "I8@8", 9: "I9@9"}
 
 
 def test_partly_merged_snapshot_continues_after_its_parent_expired(lab: Lab) -> None:
-    lab = lab.reconfigure(tail=ONE_BY_ONE)
+    lab = lab.reconfigure(extra_config=ONE_BY_ONE)
     first = lab.commit_events("I1@5=a")
     lab.commit_events("U1@5=b0", "U1@5=b1", "U1@5=b2")
     for _ in range(2):
@@ -80,7 +82,7 @@ def test_compaction_of_the_changelog_is_not_merged_again(lab: Lab) -> None:
 def test_many_slices_give_the_same_rows_as_one(lab: Lab) -> None:
     lab.commit_events("I1@1 I2@1", "U1@2=x", "D2@3")
     lab.commit_events("I2@4=again", "U1@1=late")
-    small = lab.reconfigure(tail=ONE_BY_ONE)
+    small = lab.reconfigure(extra_config=ONE_BY_ONE)
     result = small.merge()
     assert len(result.slices) == 5
     assert small.rows() == {1: "x", 2: "again"}
@@ -89,10 +91,10 @@ def test_many_slices_give_the_same_rows_as_one(lab: Lab) -> None:
 
 def test_second_concurrent_first_merge_does_not_move_the_cursor_back(lab: Lab) -> None:
     """It planned before the mirror existed; meanwhile the other merge created and filled it."""
-    lab = lab.reconfigure(tail=ONE_BY_ONE)
+    lab = lab.reconfigure(extra_config=ONE_BY_ONE)
     lab.commit_events("I1@1")
     head = lab.commit_events("U1@2")
-    other = lab.reconfigure(tail=ONE_BY_ONE)
+    other = lab.reconfigure(extra_config=ONE_BY_ONE)
     create = lab.catalog.create_table
 
     def create_after_the_other_merge(*arguments: object, **named: object) -> object:

@@ -15,7 +15,8 @@ from spark_job.iceberg.mirror import read_mirror
 from spark_job.pipeline import Pipeline
 from spark_job.plan.attempt_findings import AttemptFindings
 from spark_job.plan.describe_plan import describe_plan
-from spark_job.plan.plans import Executed, Merge, Repair
+from spark_job.plan.divergence import Diverged
+from spark_job.plan.plans import Merge, PlanOutcome, Repair
 from spark_job.rebuild.replay import replay_step
 from spark_job.rebuild.resync import plan_with_resync
 from tests.lab.lab import Lab, write_file
@@ -71,7 +72,9 @@ def test_rebuild_after_a_truncation_does_not_read_the_stopped_slice_again(
     commit_events(lab, "T@4 I1@5=n", "I2@5=n I3@5=n", "I4@5=n")
     merge_slice, attempts_on_stage = Pipeline.merge_slice, list[bool]()
 
-    def record_attempt(self: Pipeline, plan: Merge | Repair, *arguments: Any) -> Executed | AttemptFindings:
+    def record_attempt(
+        self: Pipeline, plan: Merge | Repair, *arguments: Any
+    ) -> PlanOutcome | AttemptFindings | Diverged:
         attempts_on_stage.append(plan.table_plan.is_stage)
         return merge_slice(self, plan, *arguments)
 

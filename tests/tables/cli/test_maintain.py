@@ -18,7 +18,7 @@ from spark_job.pyiceberg_private.open_catalog import open_catalog
 from spark_job.worker.worker import _MAX_SLICE_SECONDS
 from tests.lab import foreign
 from tests.lab.lab import Lab, local_path
-from tests.referenced import referenced_files, stored_files
+from tests.lab.referenced_files import referenced_files, stored_files
 
 
 @pytest.fixture

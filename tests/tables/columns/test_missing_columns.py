@@ -194,7 +194,7 @@ def test_row_that_keeps_its_values_keeps_the_default_of_a_newer_column(
     tmp_path: Path, options: str, last_event: str, staged: bool
 ) -> None:
     options = f"{options}\nformat_version: 3\npartition_by: [id]"
-    lab = Lab.make(tmp_path, options=options, tail="batch_size: 1\n", changelog_version=3)
+    lab = Lab.make(tmp_path, options=options, extra_config="batch_size: 1\n", changelog_version=3)
     commit_events(lab, "I1@1", name="a")
     lab.merge()
     if staged:

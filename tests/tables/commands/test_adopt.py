@@ -20,8 +20,8 @@ from spark_job.commands.adopt.adopt_table import Adopted, adopt_table
 from spark_job.engine.engine import InProcessEngine
 from spark_job.iceberg.mirror import read_mirror
 from tests.lab.lab import Lab
+from tests.lab.mirrored_world import upgrade_like_java
 from tests.lab.tables import PLAIN, add_rows, delete_positions, delete_rows, list_file, make_table
-from tests.mirrors import upgrade_like_java
 
 ROWS = [(1, "I1@10"), (2, "U2@25"), (4, "I4@40"), (5, "I5@50")]
 

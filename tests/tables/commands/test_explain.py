@@ -194,7 +194,7 @@ def test_waiting_events_predict_their_effect(lab: Lab) -> None:
 
 
 def test_partly_merged_snapshot_has_merged_and_waiting_events(tmp_path: Path) -> None:
-    lab = Lab.make(tmp_path, tail="batch_size: 1\n")
+    lab = Lab.make(tmp_path, extra_config="batch_size: 1\n")
     lab.commit_events("I1@1=a", "U1@2=b", "U1@3=c")
     lab.pipeline.advance(lab.table)
     lab.pipeline.advance(lab.table)

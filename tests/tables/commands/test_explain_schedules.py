@@ -13,7 +13,7 @@ from spark_job.commands.explain.explain_key import explain_key
 from spark_job.commands.explain.report import KeyState
 from spark_job.commands.merge_table import merge_table
 from spark_job.engine.engine import InProcessEngine
-from tests.mirrors import MirroredWorld
+from tests.lab.mirrored_world import MirroredWorld
 from tests.oracle.key_pools import KEY_KINDS
 from tests.oracle.schedules import Schedule
 
@@ -23,18 +23,20 @@ from tests.oracle.schedules import Schedule
 )
 def test_reported_event_matches_the_mirror(tmp_path: Path, seed: int, kind: str, batch: int) -> None:
     schedule = Schedule(seed, kind, distinct_keys=12, largest_commit=40)
-    mirrored = MirroredWorld.make(tmp_path, schedule, InProcessEngine(1), tail=f"batch_size: {batch}\n")
+    mirrored = MirroredWorld.make(
+        tmp_path, schedule, InProcessEngine(1), extra_config=f"batch_size: {batch}\n"
+    )
     key_columns = [name for name, _ in KEY_KINDS[kind].columns]
     seen_keys: dict[str, None] = {}
     for commits in (3, 4, 2):
-        mirrored.world.commit_many(commits)
-        for file in mirrored.world.changelog.table.refresh().scan().to_arrow().to_batches():
+        mirrored.oracle.commit_many(commits)
+        for file in mirrored.oracle.changelog.table.refresh().scan().to_arrow().to_batches():
             for at in range(file.num_rows):
                 row = row_as_json(file.slice(at, 1).select(key_columns))
                 seen_keys[json.dumps(row)] = None
         merge_table(mirrored.pipeline, mirrored.table)
         _compare(mirrored, key_columns, list(seen_keys))
-    mirrored.world.commit_many(2)
+    mirrored.oracle.commit_many(2)
     _compare(mirrored, key_columns, list(seen_keys))
 
 

@@ -205,7 +205,7 @@ def test_unsorted_keys_are_found(lab: Lab) -> None:
 
 def test_wrong_counts_are_found(lab: Lab) -> None:
     root = root_of(lab)
-    first = root.files[0].model_copy(update={"live": root.files[0].live + 1})
+    first = root.files[0].model_copy(update={"live_rows": root.files[0].live_rows + 1})
     put_root(lab, root.model_copy(update={"files": (first, *root.files[1:])}))
     assert counts(deep(lab)) == counts(fast(lab)) == {FindingKind.COUNT: 1}
 

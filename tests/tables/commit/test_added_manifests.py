@@ -7,6 +7,7 @@ from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import Table
 
 from spark_job.commit import choose_manifests
+from tests.lab.manifests import manifests, sequence_numbers
 from tests.lab.samples import (
     SCHEMA,
     UnsteadyCatalog,
@@ -16,7 +17,6 @@ from tests.lab.samples import (
     ids_of,
     make_delta,
 )
-from tests.tables.commit.test_row_delta import manifests, sequence_numbers
 
 
 @pytest.fixture

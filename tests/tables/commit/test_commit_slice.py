@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import errno
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -49,7 +48,7 @@ def location(lab: Lab) -> str:
 
 
 def commit(lab: Lab, mirror: Mirror, slice_: Slice, shards: list[ShardResult]) -> None:
-    merged = MergedIndex(mirror.root.segments if mirror.root else (), next_run=9)
+    merged = MergedIndex(mirror.root.segments if mirror.root else (), next_sorted_run=9)
     commit_slice(UncommittedSlice(mirror, slice_, shards, merged), "run", location(lab))
 
 
@@ -90,7 +89,7 @@ def test_summary_and_properties_hold_cursor_and_index_root(lab: Lab) -> None:
         sequence_number=head.sequence_number or 0,
         epoch=2,
         cursor=cursor,
-        files_number=head.sequence_number,
+        last_file_change_number=head.sequence_number,
     )
     assert properties["icemirror.index-root"] == own["icemirror.index-root"]
     root = read_root(lab.mirror.io, own["icemirror.index-root"])
@@ -125,10 +124,16 @@ def _with_files(mirror: Mirror, files: list[IndexedFile]) -> Mirror:
 
 
 PLANTED: dict[str, Callable[[list[IndexedFile]], list[IndexedFile]]] = {
-    "a row too few": lambda files: [files[0].model_copy(update={"live": files[0].live - 1}), *files[1:]],
-    "a row too many": lambda files: [files[0].model_copy(update={"live": files[0].live + 1}), *files[1:]],
+    "a row too few": lambda files: [
+        files[0].model_copy(update={"live_rows": files[0].live_rows - 1}),
+        *files[1:],
+    ],
+    "a row too many": lambda files: [
+        files[0].model_copy(update={"live_rows": files[0].live_rows + 1}),
+        *files[1:],
+    ],
     "a file too few": lambda files: files[1:],
-    "a file too many": lambda files: [*files, IndexedFile(path="nowhere", rows=1, live=1)],
+    "a file too many": lambda files: [*files, IndexedFile(path="nowhere", rows=1, live_rows=1)],
     "another file": lambda files: [files[0].model_copy(update={"path": "elsewhere"}), *files[1:]],
 }
 
@@ -202,7 +207,7 @@ def test_root_updates_counts_and_lists_new_segments_first(started: Lab) -> None:
     shards = run_shards(started, mirror, slice_)
     assert mirror.root is not None
     (old,) = mirror.root.files
-    merged = MergedIndex(mirror.root.segments, next_run=9)
+    merged = MergedIndex(mirror.root.segments, next_sorted_run=9)
     root = root_after_slice(mirror, shards, merged, {old.path: np.array([1])}, set(), 77)
     assert (root.snapshot_id, root.epoch) == (77, 2)
     assert [segment.path for segment in root.segments] == [
@@ -211,8 +216,8 @@ def test_root_updates_counts_and_lists_new_segments_first(started: Lab) -> None:
     ]
     assert root.segments[0].files == (1,)
     assert root.segments[1].files == (0,)
-    assert (root.segments[0].run, root.next_run) == (9, 10)
-    assert [(file.rows, file.live) for file in root.files] == [(3, 2), (1, 1)]
+    assert (root.segments[0].sorted_run, root.next_sorted_run) == (9, 10)
+    assert [(file.rows, file.live_rows) for file in root.files] == [(3, 2), (1, 1)]
     assert isinstance(root, Root)
 
 
@@ -390,7 +395,3 @@ def test_failure_before_the_commit_leaves_no_file_and_a_retry_succeeds(
     assert started.files_on_disk() == before
     started.merge()
     assert started.rows() == {1: "I1@1", 2: "U2@5", 3: "I3@1"}
-
-
-def test_field_map_is_plain_json(started: Lab) -> None:
-    assert json.loads(started.mirror.metadata.properties["icemirror.field-map"]) == {"1": 1, "2": 2}

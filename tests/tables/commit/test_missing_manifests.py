@@ -11,7 +11,7 @@ from spark_job.pyiceberg_private.manifest_files import (
     write_removed_manifest,
 )
 from tests.lab.lab import Lab
-from tests.manifests import list_manifests
+from tests.lab.manifests import list_manifests
 
 
 @pytest.mark.parametrize(

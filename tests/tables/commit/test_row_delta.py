@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, ServiceUnavailableError
-from pyiceberg.manifest import ManifestContent, ManifestEntryStatus, ManifestFile
+from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 
 from icemirror.errors import CommitUnknown, Conflict, UnverifiedConflict
 from spark_job.commit.row_delta import RowDelta
+from tests.lab.manifests import manifests, sequence_numbers
 from tests.lab.samples import (
     SCHEMA,
     UnsteadyCatalog,
@@ -21,7 +22,6 @@ from tests.lab.samples import (
     ids_of,
     make_delta,
 )
-from tests.manifests import list_manifests
 
 UNCLEAR: dict[str, Exception] = {
     "504": CommitStateUnknownException("504 Gateway Timeout"),
@@ -34,20 +34,6 @@ UNCLEAR: dict[str, Exception] = {
 @pytest.fixture
 def table(catalog: UnsteadyCatalog) -> Table:
     return catalog.create_table("ns.t", SCHEMA)
-
-
-def manifests(table: Table) -> list[ManifestFile]:
-    head = table.refresh().current_snapshot()
-    return list_manifests(table.io, head.manifest_list) if head else []
-
-
-def sequence_numbers(table: Table) -> dict[str, tuple[int | None, int | None, int | None]]:
-    """Return path → snapshot and sequence numbers of its entry."""
-    return {
-        entry.data_file.file_path: (entry.snapshot_id, entry.sequence_number, entry.file_sequence_number)
-        for manifest in manifests(table)
-        for entry in manifest.fetch_manifest_entry(table.io)
-    }
 
 
 def test_one_snapshot_holds_rows_deletes_summary_and_properties(table: Table) -> None:

@@ -22,8 +22,8 @@ from spark_job.pyiceberg_private.manifest_files import (
     _Writer,
     write_manifest_list,
 )
+from tests.lab.manifests import list_manifests
 from tests.lab.samples import SCHEMA, UnsteadyCatalog, data_files, manifest_of
-from tests.manifests import list_manifests
 from tests.unit.spark_job.index.samples import ORDERED_64, row_entries, store
 
 INDEX = "file:///index"

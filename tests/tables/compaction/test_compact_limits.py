@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -23,8 +24,8 @@ from spark_job.merge.locate import read_key_entries
 from spark_job.storage.file_cache import clear_file_caches
 from spark_job.write.data_files import write_rows
 from tests.lab import foreign
+from tests.lab.compaction import OFF, assert_sound, data_files, grow, run_compaction
 from tests.lab.lab import ID_AND_NAME, Lab, local_path, sequence_text
-from tests.tables.compaction.test_compact import OFF, assert_sound, data_files, grow, run_compaction
 
 MB = 1 << 20
 
@@ -108,6 +109,23 @@ def test_heavy_group_does_not_block_the_others(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr("spark_job.maintenance.compact.move_rows", refuse)
     assert run_compaction(lab) is None
+
+
+def test_skipped_files_of_another_table_are_not_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = tmp_path / "heavy", tmp_path / "light"
+    for folder in folders:
+        folder.mkdir()
+    heavy, light = (Lab.make(folder, options=OFF) for folder in folders)
+    for lab in (heavy, light):
+        grow(lab)
+    pipeline = replace(light.pipeline, skipped_files=heavy.pipeline.skipped_files)
+    with monkeypatch.context() as patch:
+        patch.setattr(move_rows, "MAX_BYTES", 0)
+        assert compact_table(heavy.pipeline, heavy.table, dry_run=False).left == FAN_IN
+    result = compact_table(pipeline, light.table, dry_run=False)
+    assert (result.files_before, result.left) == (FAN_IN, 0)
 
 
 def test_damaged_file_blocks_only_its_partition(tmp_path: Path) -> None:

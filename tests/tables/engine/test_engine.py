@@ -22,22 +22,13 @@ from spark_job.iceberg.catalogs import ChangelogDropped, ChangelogNotFound
 from spark_job.index.location import index_location
 from spark_job.maintenance.move_rows import IndexMismatch
 from spark_job.merge.shard_result import split_outcomes
-from spark_job.merge.slice_work import SliceWork
 from spark_job.pyiceberg_private.damaged_metadata import DamagedMetadata
 from spark_job.rebuild.swap_stage import StageDamaged
 from tests.lab.lab import Lab, changelog_schema, events, rows_table, sequence_text
+from tests.lab.next_work import next_work
 from tests.unit.spark_job.merge.samples import change_tuples, make_changes
 
 MAX_KEY = 2**64 - 1
-
-
-def next_work(lab: Lab) -> SliceWork:
-    """Return the work of the next slice of a table whose mirror exists."""
-    table_plan = lab.pipeline.planner.require_plan(lab.table)
-    assert table_plan.mirror is not None
-    return lab.pipeline.prepare_slice_work(
-        table_plan, table_plan.mirror, table_plan.slices[0], str(lab.folder / "index")
-    )
 
 
 @given(

@@ -11,8 +11,8 @@ from icemirror.config_file.load import load_settings
 from icemirror.errors import BadConfig, Invalid, Transient
 from spark_job.iceberg.catalogs import Catalogs
 from spark_job.storage.discard import discard
+from tests.lab.mirrored_world import write_config
 from tests.lab.samples import SCHEMA
-from tests.mirrors import write_config
 
 
 def catalogs(folder: Path) -> Catalogs:

@@ -28,8 +28,8 @@ from icemirror.settings import Settings, TableSettings
 from icemirror.settings.partitioning import PartitionField as PartitionBy
 from spark_job.columns.field_map import load_field_map, mirror_schema
 from spark_job.iceberg.create import build_partition_spec, create_mirror
+from tests.lab.mirrored_world import write_config
 from tests.lab.samples import UnsteadyCatalog
-from tests.mirrors import write_config
 
 CHANGELOG = Schema(
     NestedField(11, "id", LongType(), required=False),

@@ -22,6 +22,7 @@ from spark_job.iceberg import live_files as live_files_module
 from spark_job.iceberg.live_files import LiveFile, live_files
 from spark_job.storage.file_cache import clear_file_caches
 from spark_job.write import deletes
+from tests.lab.manifests import list_manifests
 from tests.lab.samples import (
     SCHEMA,
     UnsteadyCatalog,
@@ -32,7 +33,6 @@ from tests.lab.samples import (
     make_delta,
     manifest_of,
 )
-from tests.manifests import list_manifests
 from tests.sim.mutation.anatomy import uncovered
 
 
@@ -46,7 +46,7 @@ def load(table: Table) -> Mapping[str, LiveFile]:
 
 
 def counts(table: Table) -> dict[str, tuple[int, int]]:
-    return {path: (file.rows, file.deleted) for path, file in load(table).items()}
+    return {path: (file.rows, file.deleted_rows) for path, file in load(table).items()}
 
 
 def test_table_without_a_snapshot_has_no_files(table: Table) -> None:

@@ -18,8 +18,8 @@ from spark_job.pyiceberg_private.manifest_files import (
     write_manifest_list,
 )
 from spark_job.storage.file_cache import clear_file_caches
+from tests.lab.manifests import list_manifests
 from tests.lab.samples import SCHEMA, UnsteadyCatalog, data_files, manifest_of
-from tests.manifests import list_manifests
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from spark_job.iceberg import property_names
 from spark_job.iceberg.cursor_property import commit_properties
 from spark_job.iceberg.mirror import read_mirror
 from spark_job.index.root import IndexedFile, Root, write_root
+from tests.lab.manifests import list_manifests
 from tests.lab.samples import (
     SCHEMA,
     UnsteadyCatalog,
@@ -23,7 +24,6 @@ from tests.lab.samples import (
     data_files,
     make_delta,
 )
-from tests.manifests import list_manifests
 
 CURSOR = Cursor(sources=(CursorSource(uuid="u", snapshot_id=5, sequence_number=6, files_done=None),))
 
@@ -49,7 +49,7 @@ def commit_as_icemirror(
         "icemirror.index-root": path,
         **(changes or {}),
     }
-    files = tuple(IndexedFile(path=file.file_path, rows=2, live=2) for file in added)
+    files = tuple(IndexedFile(path=file.file_path, rows=2, live_rows=2) for file in added)
     write_root(table.io, path, root.model_copy(update={"files": files}))
     replace(delta, properties=committed.properties, summary=summary).commit()
     table.refresh()

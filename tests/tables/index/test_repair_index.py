@@ -19,9 +19,9 @@ from spark_job.index.root import Root
 from spark_job.storage.file_cache import clear_file_caches
 from tests.lab import foreign
 from tests.lab.lab import Lab, local_path
+from tests.lab.manifests import list_manifests
 from tests.lab.recreated_changelog import recreate_changelog
 from tests.lab.samples import commit_snapshot
-from tests.manifests import list_manifests
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ def make(folder: Path, retention: str, shards: int = 1) -> Lab:
 def test_late_events_stay_stale_after_their_tombstones_expired(tmp_path: Path, shards: int) -> None:
     lab = make(tmp_path, "0s", shards)
     assert sum(segment.tombstones for segment in root(lab).segments) == 0
-    expired = root(lab).newest_expired_order
+    expired = root(lab).newest_expired_tombstone_order
     assert expired is not None
     assert expired[0] == 60
     lab.commit_events("U1@39=old I3@59=old I9@49=old I5@45=never-deleted I6@200")
@@ -64,7 +64,7 @@ def test_late_delete_after_tombstone_expiry_leaves_no_older_tombstone(tmp_path: 
 def test_tombstones_within_the_retention_stay(tmp_path: Path) -> None:
     lab = make(tmp_path, "1h")
     assert sum(segment.tombstones for segment in root(lab).segments) == 3
-    assert root(lab).newest_expired_order is None
+    assert root(lab).newest_expired_tombstone_order is None
     lab.commit_events("U1@39=old I3@59=old")
     assert lab.merge().slices[0].stale == 2
 

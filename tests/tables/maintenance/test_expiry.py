@@ -17,7 +17,7 @@ from spark_job.commit.expire import unreferenced_files
 from spark_job.commit.expire.expiry import choose_expired
 from spark_job.index.root import read_root, write_root
 from tests.lab.lab import Lab, append_files, local_path, rows_table
-from tests.referenced import referenced_files, stored_files
+from tests.lab.referenced_files import referenced_files, stored_files
 from tests.tables.maintenance.conftest import SMALL
 
 
@@ -112,7 +112,7 @@ def test_root_in_a_foreign_snapshot_is_ignored(lab: Lab) -> None:
 
 
 def test_index_at_a_configured_location_is_cleaned_up(tmp_path: Path) -> None:
-    lab = Lab.make(tmp_path, options=SMALL, tail=f"index_location: file://{tmp_path}/indexes\n")
+    lab = Lab.make(tmp_path, options=SMALL, extra_config=f"index_location: file://{tmp_path}/indexes\n")
     merge_often(lab, 8)
     stored = set((tmp_path / "indexes").rglob("*.puffin"))
     assert stored

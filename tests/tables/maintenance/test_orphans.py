@@ -20,7 +20,7 @@ from spark_job.maintenance.list_files import StoredFile, list_files
 from spark_job.maintenance.orphans import choose_orphans, clean_orphans, file_name, table_locations
 from spark_job.storage.file_cache import clear_file_caches
 from tests.lab.lab import Lab, append_files, local_path, rows_table
-from tests.referenced import referenced_files, stored_files
+from tests.lab.referenced_files import referenced_files, stored_files
 
 DAY = 86_400.0
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.schema import Schema
@@ -20,35 +19,13 @@ from spark_job.commands.maintain_index import maintain_index
 from spark_job.commands.verify.verify_report import FindingKind
 from spark_job.commands.verify.verify_table import VerifyOptions, verify_table
 from spark_job.commit.row_delta import RowDelta
-from spark_job.engine.engine import InProcessEngine
 from spark_job.iceberg.property_names import PROPERTY_INDEX_ROOT
 from spark_job.index.root import read_root
 from spark_job.maintenance import choose_files
 from spark_job.rebuild.replay import plan_replay, replay_step
 from spark_job.storage.file_cache import clear_file_caches
-from tests.lab.lab import Lab, changelog_schema, local_path, rows_table, sequence_text
-
-SCHEMA = changelog_schema(("name", StringType()), ("amount", LongType()), keys=())
-APPEND_ONLY = "append_only: true"
-
-
-def event_file(
-    *rows: tuple[str | None, int | None], operation: str = "INSERT", schema: Schema = SCHEMA
-) -> pa.Table:
-    """Return a changelog file with one event per row."""
-    cdc = {"cdc_operation": operation, "sequence_number": sequence_text(1)}
-    return rows_table(schema, [{"name": name, "amount": amount, **cdc} for name, amount in rows])
-
-
-def make(folder: Path, options: str = APPEND_ONLY, *, batch: int = 3, shards: int = 1) -> Lab:
-    return Lab.make(
-        folder, SCHEMA, options=options, tail=f"batch_size: {batch}\n", engine=InProcessEngine(shards)
-    )
-
-
-def rows(lab: Lab) -> Counter[tuple[str | None, int | None]]:
-    read = lab.mirror.scan().to_arrow()
-    return Counter(zip(read["name"].to_pylist(), read["amount"].to_pylist(), strict=True))
+from tests.lab.append_only import APPEND_ONLY, SCHEMA, append_as_another_writer, event_file, make, rows
+from tests.lab.lab import Lab, changelog_schema, local_path, rows_table
 
 
 def assert_verified(lab: Lab) -> None:
@@ -175,10 +152,6 @@ def test_rows_of_a_table_without_cdc_columns_are_inserts(tmp_path: Path) -> None
     lab.merge()
     assert rows(lab) == Counter({("a", 1): 2})
     assert_verified(lab)
-
-
-def append_as_another_writer(lab: Lab) -> None:
-    lab.mirror.append(pa.table({"name": ["x"], "amount": [9]}).cast(lab.mirror.schema().as_arrow()))
 
 
 def delete_as_another_writer(lab: Lab) -> None:

@@ -19,7 +19,7 @@ from spark_job.index.key_codec import choose_codec
 from spark_job.index.root import read_root
 from spark_job.index.scan import read_segment_entries
 from tests.lab.lab import Lab, changelog_schema, rows_table, sequence_text
-from tests.mirrors import MirroredWorld
+from tests.lab.mirrored_world import MirroredWorld
 from tests.oracle.schedules import Schedule
 
 TEXT_KEY = changelog_schema(("id", StringType()), ("name", StringType()))
@@ -40,11 +40,11 @@ def test_partitioned_mirror_equals_the_oracle_after_every_snapshot(
     """`revision` changes with every event, so rows move from partition to partition."""
     options = f'partition_by: ["{partition_by}", "bucket[2](revision)"]'
     schedule = Schedule(3, key, columns=("double", "words"))
-    lab = MirroredWorld.make(tmp_path, schedule, InProcessEngine(), options=options, use_duckdb=False)
+    world = MirroredWorld.make(tmp_path, schedule, InProcessEngine(), options=options, use_duckdb=False)
     for commits in (2, 3):
-        lab.world.commit_many(commits)
-        assert merge_table(lab.pipeline, lab.table).error is None
-    verdicts = lab.world.verdicts_of_history(lab.mirror)
+        world.oracle.commit_many(commits)
+        assert merge_table(world.pipeline, world.table).error is None
+    verdicts = world.oracle.verdicts_of_history(world.mirror)
     assert verdicts
     for snapshot_id, verdict in verdicts.items():
         assert verdict.equal, f"snapshot {snapshot_id}: {verdict}"
@@ -53,17 +53,17 @@ def test_partitioned_mirror_equals_the_oracle_after_every_snapshot(
 @pytest.mark.parametrize("key", ["int", "string"])
 def test_mirror_with_a_sort_order_equals_the_oracle_after_every_snapshot(tmp_path: Path, key: str) -> None:
     schedule = Schedule(5, key, columns=("double", "text"))
-    lab = MirroredWorld.make(tmp_path, schedule, InProcessEngine(), use_duckdb=False)
-    lab.world.commit_many(2)
-    assert merge_table(lab.pipeline, lab.table).error is None
-    with lab.mirror.update_sort_order() as order:
+    world = MirroredWorld.make(tmp_path, schedule, InProcessEngine(), use_duckdb=False)
+    world.oracle.commit_many(2)
+    assert merge_table(world.pipeline, world.table).error is None
+    with world.mirror.update_sort_order() as order:
         order.desc("double", IdentityTransform(), NullOrder.NULLS_FIRST).asc("text", TruncateTransform(1))
     for _ in range(2):
-        lab.world.commit_many(2)
-        assert merge_table(lab.pipeline, lab.table).error is None
-    ordered = lab.mirror.metadata.default_sort_order_id
-    assert {None, ordered} == {task.file.sort_order_id for task in lab.mirror.scan().plan_files()}
-    verdicts = lab.world.verdicts_of_history(lab.mirror)
+        world.oracle.commit_many(2)
+        assert merge_table(world.pipeline, world.table).error is None
+    ordered = world.mirror.metadata.default_sort_order_id
+    assert {None, ordered} == {task.file.sort_order_id for task in world.mirror.scan().plan_files()}
+    verdicts = world.oracle.verdicts_of_history(world.mirror)
     assert len(verdicts) > 2
     for snapshot_id, verdict in verdicts.items():
         assert verdict.equal, f"snapshot {snapshot_id}: {verdict}"
@@ -71,22 +71,22 @@ def test_mirror_with_a_sort_order_equals_the_oracle_after_every_snapshot(tmp_pat
 
 def test_index_locates_exactly_the_live_rows(tmp_path: Path) -> None:
     schedule = Schedule(8, "int", columns=("double",), distinct_keys=40)
-    lab = MirroredWorld.make(tmp_path, schedule, InProcessEngine(2), use_duckdb=False)
+    world = MirroredWorld.make(tmp_path, schedule, InProcessEngine(2), use_duckdb=False)
     for _ in range(4):
-        lab.world.commit_many(2)
-        assert merge_table(lab.pipeline, lab.table).error is None
-    root = read_root(lab.mirror.io, lab.mirror.metadata.properties["icemirror.index-root"])
+        world.oracle.commit_many(2)
+        assert merge_table(world.pipeline, world.table).error is None
+    root = read_root(world.mirror.io, world.mirror.metadata.properties["icemirror.index-root"])
     locations: dict[int, tuple[str, int]] = {}
     seen: set[int] = set()
     for segment in root.segments:
-        entries = read_segment_entries(lab.mirror.io, segment)
+        entries = read_segment_entries(world.mirror.io, segment)
         for position in range(len(entries)):
             key = entries.keys.at(position) - 2**63
             if key not in seen and entries.file[position] >= 0:
                 file = root.files[segment.files[entries.file[position]]]
                 locations[key] = (file.path, int(entries.pos[position]))
             seen.add(key)
-    live = lab.mirror.scan().to_arrow()["id"].to_pylist()
+    live = world.mirror.scan().to_arrow()["id"].to_pylist()
     assert sorted(locations) == sorted(live)
     assert root.live_rows == len(live)
     assert len(set(locations.values())) == len(locations)

@@ -21,7 +21,7 @@ V2_AND_V3 = pytest.mark.parametrize("version", [2, 3])
 
 
 def make(folder: Path, options: str = ALL) -> Lab:
-    lab = Lab.make(folder, options=options, tail="batch_size: 3\n")
+    lab = Lab.make(folder, options=options, extra_config="batch_size: 3\n")
     commit_events(lab, "I1@1", "I2@1", name="old")
     lab.merge()
     return lab
@@ -115,7 +115,7 @@ def test_changelog_column_with_the_name_of_a_metadata_column_is_refused(tmp_path
 
 @pytest.mark.parametrize("batch", [2, 100])
 def test_rebuild_keeps_insert_times(tmp_path: Path, batch: int) -> None:
-    lab = Lab.make(tmp_path, options=ALL, tail=f"batch_size: {batch}\n")
+    lab = Lab.make(tmp_path, options=ALL, extra_config=f"batch_size: {batch}\n")
     commit_events(lab, "I1@1", "I2@1", name="old")
     lab.merge()
     commit_events(lab, "D1@2", "U2@2", "I3@2", name="new")

@@ -20,8 +20,8 @@ from tests.lab import foreign, recreated_changelog
 from tests.lab.column_changes import assert_sound, change_columns, commit_events, rebuild
 from tests.lab.explain import explain, kinds
 from tests.lab.lab import Lab, changelog_schema, rows_table, sequence_text
+from tests.lab.replays import replay, since, skip_files
 from tests.lab.soft_deletes import FLAG, SOFT, flagged_rows, make
-from tests.tables.rebuild.test_replay import replay, since, skip_files
 
 V2_AND_V3 = pytest.mark.parametrize("version", [2, 3])
 
@@ -148,7 +148,7 @@ def row_ids(lab: Lab) -> dict[int, int]:
 
 @V2_AND_V3
 def test_rebuild_and_replay_flag_the_same_rows(tmp_path: Path, version: int) -> None:
-    lab = make(tmp_path, f"format_version: {version}", tail="batch_size: 3\n", shards=2)
+    lab = make(tmp_path, f"format_version: {version}", extra_config="batch_size: 3\n", shards=2)
     first = lab.commit_events("I1@1 I2@1 I3@1", "I4@1 D9@1=carried")
     lab.commit_events("D1@2= U2@2=b", "D3@2=")
     lab.commit_events("I3@3=again D2@3=", "D4@3= D1@4=")
@@ -263,7 +263,7 @@ def overwrite_row(lab: Lab, key: int, name: str | None, flag: bool) -> None:
     foreign.delete_rows(lab.mirror, [key])
     row = pa.Table.from_pylist([{"id": key, "name": name, FLAG: flag}], lab.mirror.schema().as_arrow())
     lab.mirror.append(row)
-    lab.pipeline.repair_index(lab.table, frozenset())
+    lab.pipeline.execute_repair(lab.table, frozenset())
 
 
 def test_flagged_rows_removed_by_another_writer_stay_removed(tmp_path: Path) -> None:

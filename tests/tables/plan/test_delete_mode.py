@@ -19,8 +19,8 @@ from spark_job.plan.describe_plan import describe_plan
 from spark_job.rebuild.replay import replay_step
 from tests.lab.column_changes import assert_sound, change_columns, commit_events, rebuild
 from tests.lab.lab import Lab, changelog_schema
+from tests.lab.mirrored_world import write_config
 from tests.lab.soft_deletes import FLAG, SOFT, flagged_rows, make
-from tests.mirrors import write_config
 
 
 def test_switch_to_soft_flags_rows_deleted_afterwards(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_switch_to_hard_requires_a_rebuild(tmp_path: Path) -> None:
 
 
 def test_rebuild_started_in_the_other_mode_restarts(tmp_path: Path) -> None:
-    lab = make(tmp_path, tail="batch_size: 2\n")
+    lab = make(tmp_path, extra_config="batch_size: 2\n")
     lab.commit_events("I1@1=a I2@1=a")
     lab.commit_events("D1@2=")
     lab.commit_events("I3@3=c D2@3=")
@@ -84,7 +84,7 @@ def test_rebuild_started_in_the_other_mode_restarts(tmp_path: Path) -> None:
                 return
         raise AssertionError
 
-    hard = lab.reconfigure(tail="batch_size: 2\n")
+    hard = lab.reconfigure(extra_config="batch_size: 2\n")
     finish_rebuild(hard, "full-1", start_rebuild(lab, "full-1"))
     assert hard.rows() == {3: "c"}
     finish_rebuild(lab, "full-2", start_rebuild(hard, "full-2"))

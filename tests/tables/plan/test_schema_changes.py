@@ -28,8 +28,8 @@ from tests.lab.lab import ID_AND_NAME, Lab, changelog_schema, local_path
 V2_AND_V3 = pytest.mark.parametrize("version", [2, 3])
 
 
-def make(folder: Path, options: str = "", tail: str = "", schema: Schema = ID_AND_NAME) -> Lab:
-    lab = Lab.make(folder, schema, options=options, tail=tail)
+def make(folder: Path, options: str = "", extra_config: str = "", schema: Schema = ID_AND_NAME) -> Lab:
+    lab = Lab.make(folder, schema, options=options, extra_config=extra_config)
     commit_events(lab, "I1@1", "I2@1", name="old")
     lab.merge()
     return lab

@@ -32,8 +32,8 @@ WIDE = changelog_schema(
 )
 
 
-def make(folder: Path, options: str = "", tail: str = "", schema: Schema = ID_AND_NAME) -> Lab:
-    lab = Lab.make(folder, schema, options=options, tail=tail)
+def make(folder: Path, options: str = "", extra_config: str = "", schema: Schema = ID_AND_NAME) -> Lab:
+    lab = Lab.make(folder, schema, options=options, extra_config=extra_config)
     commit_events(lab, "I1@1", "I2@1", name="old")
     lab.merge()
     return lab
@@ -41,7 +41,7 @@ def make(folder: Path, options: str = "", tail: str = "", schema: Schema = ID_AN
 
 @pytest.mark.parametrize("batch", [1, 2, 100])
 def test_backlog_across_schema_changes_is_correct_for_any_batch_size(tmp_path: Path, batch: int) -> None:
-    lab = make(tmp_path, tail=f"batch_size: {batch}\n")
+    lab = make(tmp_path, extra_config=f"batch_size: {batch}\n")
     commit_events(lab, "U1@2", "I3@2", name="three")
     change_columns(
         lab, lambda to: to.rename_column("name", "title"), lambda to: to.add_column("n", IntegerType())
@@ -81,7 +81,7 @@ def test_column_promoted_then_dropped_keeps_its_values(tmp_path: Path) -> None:
 
 @V2_AND_V3
 def test_mirror_with_older_files_is_compacted_replayed_and_rebuilt(tmp_path: Path, version: int) -> None:
-    lab = make(tmp_path, f"format_version: {version}", tail="batch_size: 3\n")
+    lab = make(tmp_path, f"format_version: {version}", extra_config="batch_size: 3\n")
     first = lab.changelog.metadata.snapshots[0].snapshot_id
     change_columns(
         lab, lambda to: to.rename_column("name", "title"), lambda to: to.add_column("n", IntegerType())
@@ -111,7 +111,7 @@ def test_mirror_with_older_files_is_compacted_replayed_and_rebuilt(tmp_path: Pat
 
 
 def test_rebuild_follows_unmerged_schema_changes(tmp_path: Path) -> None:
-    lab = make(tmp_path, tail="batch_size: 1\n")
+    lab = make(tmp_path, extra_config="batch_size: 1\n")
     change_columns(
         lab, lambda to: to.rename_column("name", "title"), lambda to: to.add_column("n", LongType())
     )
@@ -210,7 +210,7 @@ def test_columns_and_rows_are_committed_atomically(tmp_path: Path, monkeypatch: 
 
 
 def test_stale_changelog_does_not_revert_columns(tmp_path: Path) -> None:
-    lab = make(tmp_path, tail="batch_size: 1\n")
+    lab = make(tmp_path, extra_config="batch_size: 1\n")
     before = lab.changelog.refresh().metadata
     change_columns(lab, lambda to: to.rename_column("name", "title"))
     commit_events(lab, "U1@2", "U2@2", title="new")

@@ -42,12 +42,12 @@ class Source:
         options: str = "",
         schema: Schema = SCHEMA,
         engine: Engine | None = None,
-        tail: str = "",
+        extra_config: str = "",
     ) -> None:
         self.text = isinstance(schema.find_type("id"), StringType)
         self.schema = schema
         all_options = f"profile: debezium\nconnector: postgres\n{options}"
-        self.lab = Lab.make(folder, schema, options=all_options, engine=engine, tail=tail)
+        self.lab = Lab.make(folder, schema, options=all_options, engine=engine, extra_config=extra_config)
 
     def row(
         self,

@@ -52,9 +52,17 @@ class Recording:
             schema=schema,
         )
 
-    def lab(self, folder: Path, *, options: str = "", tail: str = "", engine: Engine | None = None) -> Lab:
+    def lab(
+        self, folder: Path, *, options: str = "", extra_config: str = "", engine: Engine | None = None
+    ) -> Lab:
         """Create an empty changelog of this shape, and the pipeline."""
-        return Lab.make(folder, self.schema, options=f"{self.options}\n{options}", tail=tail, engine=engine)
+        return Lab.make(
+            folder,
+            self.schema,
+            options=f"{self.options}\n{options}",
+            extra_config=extra_config,
+            engine=engine,
+        )
 
     def expected(self, lab: Lab) -> list[Row]:
         """Return the expected rows of the mirror, with Arrow values."""

@@ -54,7 +54,7 @@ def test_all_commits_in_one_slice_give_the_same_mirror(tmp_path: Path, name: str
 @pytest.mark.parametrize("name", NAMES)
 def test_changelog_delivered_twice_gives_the_same_mirror(tmp_path: Path, name: str) -> None:
     recording = Recording.load(name)
-    lab = recording.lab(tmp_path, tail="batch_size: 1\n")
+    lab = recording.lab(tmp_path, extra_config="batch_size: 1\n")
     for rows in [*recording.commits, *recording.commits]:
         lab.commit(recording.file(rows))
     lab.merge()
@@ -100,7 +100,7 @@ def test_copy_of_the_mirror_is_adopted(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_mirror_is_rebuilt_from_the_whole_changelog(tmp_path: Path, name: str) -> None:
     recording = Recording.load(name)
-    lab = recording.lab(tmp_path, tail="batch_size: 1\n")
+    lab = recording.lab(tmp_path, extra_config="batch_size: 1\n")
     for rows in recording.commits:
         lab.commit(recording.file(rows))
     lab.merge()

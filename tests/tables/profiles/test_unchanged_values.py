@@ -20,8 +20,8 @@ from spark_job.rebuild.replay import replay_step
 from tests.lab import foreign
 from tests.lab.column_changes import change_columns
 from tests.lab.lab import rows_table
+from tests.lab.replays import skip_files
 from tests.tables.profiles.debezium import SCHEMA, TEXT_KEY, UNCHANGED, Source
-from tests.tables.rebuild.test_replay import skip_files
 
 KEYS = pytest.mark.parametrize("schema", [SCHEMA, TEXT_KEY], ids=["long", "text"])
 SHARDS = pytest.mark.parametrize("shards", [1, 3])
@@ -128,8 +128,8 @@ UNKNOWN_VALUES: dict[str, list[dict[str, Any]]] = {
 @pytest.mark.parametrize("case", UNKNOWN_VALUES)
 @pytest.mark.parametrize("together", [True, False])
 def test_unknown_value_blocks_the_table_or_is_null(tmp_path: Path, case: str, together: bool) -> None:
-    tail = "" if together else "batch_size: 1\n"
-    source = Source(tmp_path, tail=tail)
+    extra_config = "" if together else "batch_size: 1\n"
+    source = Source(tmp_path, extra_config=extra_config)
     rows = [source.row(**event) for event in UNKNOWN_VALUES[case]]
     for batch in [rows] if together else [[row] for row in rows]:
         source.commit(*batch)
@@ -139,7 +139,7 @@ def test_unknown_value_blocks_the_table_or_is_null(tmp_path: Path, case: str, to
     row = len(rows) - 1 if together else 0
     assert f"row {row} states that body has not changed, but its key was" in result.error.message
     assert NULL in result.error.message
-    source.lab = source.lab.reconfigure(f"profile: debezium\nconnector: postgres\n{NULL}", tail)
+    source.lab = source.lab.reconfigure(f"profile: debezium\nconnector: postgres\n{NULL}", extra_config)
     source.lab.merge()
     assert source.rows() == {1: ("n", None)}
     require_verified(source)

@@ -24,8 +24,8 @@ from spark_job.pyiceberg_private.manifest_files import (
     write_added_manifest,
     write_manifest_list,
 )
-from tests.manifests import list_manifests
-from tests.unit.spark_job.pyiceberg_private.test_avro import data_file, fields_of, new_manifest
+from tests.lab.manifests import list_manifests
+from tests.unit.spark_job.pyiceberg_private.manifest_samples import data_file, fields_of, new_manifest
 
 
 @pytest.fixture

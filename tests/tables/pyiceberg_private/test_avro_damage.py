@@ -20,8 +20,8 @@ from spark_job.pyiceberg_private.manifest_files import (
     read_manifest_entries,
     write_manifest_list,
 )
+from tests.lab.manifests import list_manifests
 from tests.lab.samples import SCHEMA, UnsteadyCatalog, data_files, manifest_of
-from tests.manifests import list_manifests
 
 
 @pytest.fixture

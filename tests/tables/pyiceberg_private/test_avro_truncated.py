@@ -13,7 +13,7 @@ from spark_job.pyiceberg_private.manifest_files import (
     read_manifest_entries,
     write_added_manifest,
 )
-from tests.unit.spark_job.pyiceberg_private.test_avro import IO, data_file, new_manifest
+from tests.unit.spark_job.pyiceberg_private.manifest_samples import IO, data_file, new_manifest
 
 
 @pytest.mark.parametrize("codec", ["null", "deflate"])

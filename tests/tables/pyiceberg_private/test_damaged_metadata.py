@@ -18,8 +18,8 @@ from icemirror.errors import Corrupt, Transient
 from spark_job.iceberg.catalogs import Catalogs
 from spark_job.pyiceberg_private.damaged_metadata import read_metadata
 from tests.lab.lab import Lab, local_path
+from tests.lab.mirrored_world import write_config
 from tests.lab.samples import SCHEMA
-from tests.mirrors import write_config
 
 
 def write_metadata_file(tmp_path: Path) -> Path:

@@ -54,6 +54,7 @@ from spark_job.pyiceberg_private.manifest_files import (
 )
 from spark_job.pyiceberg_private.refused_updates import is_refused_update
 from spark_job.write.parquet_writer import ParquetFileWriter
+from tests.lab.manifests import list_manifests
 from tests.lab.samples import (
     SCHEMA,
     UnsteadyCatalog,
@@ -61,7 +62,6 @@ from tests.lab.samples import (
     data_files,
     manifest_of,
 )
-from tests.manifests import list_manifests
 
 SIGNATURES: dict[str, tuple[Callable[..., Any], list[str]]] = {
     "ManifestWriterV2": (

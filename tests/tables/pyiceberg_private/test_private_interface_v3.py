@@ -29,6 +29,8 @@ from spark_job.pyiceberg_private.v3_fields import (
     manifest_first_row_id,
     referenced_data_file,
 )
+from tests.lab.manifests import list_manifests
+from tests.lab.mirrored_world import upgrade_like_java
 from tests.lab.samples import (
     SCHEMA,
     UnsteadyCatalog,
@@ -36,8 +38,6 @@ from tests.lab.samples import (
     data_files,
     make_delta,
 )
-from tests.manifests import list_manifests
-from tests.mirrors import upgrade_like_java
 
 
 @pytest.fixture

@@ -11,11 +11,10 @@ import pytest
 from pyiceberg.types import LongType, StringType
 
 from icemirror.errors import CommitUnknown, Corrupt, Invalid
-from icemirror.protocol.replay import Replay, ReplayProgress, ReplayStep
+from icemirror.protocol.replay import Replay, ReplayProgress
 from spark_job.commands.verify.verify_table import VerifyOptions, verify_table
 from spark_job.commit.row_delta import RowDelta
 from spark_job.commit.swap_snapshot import Swap
-from spark_job.engine.engine import InProcessEngine
 from spark_job.iceberg import stage
 from spark_job.iceberg.property_names import (
     PROPERTY_EPOCH,
@@ -29,34 +28,9 @@ from spark_job.maintenance.orphans import clean_orphans
 from spark_job.rebuild.replay import plan_replay, replay_step
 from tests.lab import foreign
 from tests.lab.lab import Lab, local_path
-from tests.referenced import referenced_files
+from tests.lab.rebuilds import FULL, ROWS, make, run_rebuild
+from tests.lab.referenced_files import referenced_files
 
-FULL = Replay("full-1", 0.0, full=True)
-
-
-def run_rebuild(
-    lab: Lab, between: Callable[[], object] = lambda: None, request: Replay = FULL
-) -> list[ReplayStep]:
-    """Run all steps of a rebuild; call `between` after each."""
-    steps: list[ReplayStep] = []
-    while not steps or not steps[-1].done:
-        steps.append(replay_step(lab.pipeline, lab.table, request))
-        request = replace(request, progress=steps[-1].progress)
-        between()
-        assert len(steps) < 50
-    return steps
-
-
-def make(folder: Path, options: str = "", batch: int = 3) -> Lab:
-    lab = Lab.make(folder, options=options, tail=f"batch_size: {batch}\n", engine=InProcessEngine(2))
-    lab.commit_events("I1@1 I2@1 I3@1", "I4@1 I5@1")
-    lab.commit_events("U1@2=b D2@2")
-    lab.commit_events("U3@3=c U1@3=c", "D4@3 I6@3")
-    lab.merge()
-    return lab
-
-
-ROWS = {1: "c", 3: "c", 5: "I5@1", 6: "I6@3"}
 V2_AND_V3 = pytest.mark.parametrize("version", [2, 3])
 
 
@@ -104,8 +78,8 @@ def test_swap_increments_the_epoch_and_takes_the_cursor_of_the_stage(tmp_path: P
     assert before.summary is not None
     assert after.summary is not None
     assert int(after.summary[PROPERTY_EPOCH] or 0) == int(before.summary[PROPERTY_EPOCH] or 0) + 1
-    assert last.position is not None
-    assert last.position.cursor == cursor == lab.merge().cursor
+    assert last.mirror_status is not None
+    assert last.mirror_status.cursor == cursor == lab.merge().cursor
 
 
 def test_swap_leaves_no_orphans_and_expire_deletes_the_old_files(tmp_path: Path) -> None:

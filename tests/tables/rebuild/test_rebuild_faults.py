@@ -46,14 +46,14 @@ def fail_to_read_mirror(lab: Lab, patch: pytest.MonkeyPatch, error: IcemirrorErr
     patch.setattr(rebuild, "read_mirror", read)
 
 
-def fail_to_plan_backlog(lab: Lab, patch: pytest.MonkeyPatch, error: IcemirrorError) -> None:
+def fail_to_plan_slices(lab: Lab, patch: pytest.MonkeyPatch, error: IcemirrorError) -> None:
     def plan(*_: object) -> NoReturn:
         raise error
 
-    patch.setattr(stage_progress, "plan_backlog", plan)
+    patch.setattr(stage_progress, "plan_unmerged_slices", plan)
 
 
-@pytest.mark.parametrize("fail", [fail_to_read_mirror, fail_to_plan_backlog])
+@pytest.mark.parametrize("fail", [fail_to_read_mirror, fail_to_plan_slices])
 def test_transient_error_does_not_swap_in_an_overtaken_stage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fail: Fail
 ) -> None:
@@ -75,7 +75,7 @@ def test_transient_error_does_not_swap_in_an_overtaken_stage(
     [
         (fail_to_read_mirror, Invalid("no history")),
         (fail_to_read_mirror, Corrupt("damaged")),
-        (fail_to_plan_backlog, Invalid("rolled back")),
+        (fail_to_plan_slices, Invalid("rolled back")),
     ],
 )
 def test_mirror_that_only_a_rebuild_can_repair_is_replaced(
@@ -138,7 +138,7 @@ def test_stale_changelog_does_not_swap_in_an_older_stage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, readable: bool
 ) -> None:
     """The stage has merged all that the stale changelog lists, but less than was committed when the stage started."""
-    lab = Lab.make(tmp_path, tail="batch_size: 2\n")
+    lab = Lab.make(tmp_path, extra_config="batch_size: 2\n")
     lab.commit_events("I1@1 I2@1")
     stale = lab.pipeline.catalogs.load_changelog(lab.table)
     lab.commit_events("U1@9=newer U2@9=newer")

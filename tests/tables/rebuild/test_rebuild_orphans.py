@@ -17,7 +17,7 @@ from spark_job.maintenance import orphans
 from spark_job.maintenance.orphans import clean_orphans
 from spark_job.rebuild.replay import replay_step
 from tests.lab.lab import Lab
-from tests.tables.rebuild.test_rebuild import FULL, ROWS, make, run_rebuild
+from tests.lab.rebuilds import FULL, ROWS, make, run_rebuild
 
 
 def _age(lab: Lab, keep: str = "-") -> None:

@@ -2,57 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from icemirror.errors import Invalid
-from icemirror.protocol.replay import Replay, ReplayStep
+from icemirror.protocol.replay import Replay
 from spark_job.engine.engine import InProcessEngine
 from spark_job.iceberg.property_names import PROPERTY_REPLAY
 from spark_job.index import tiers
-from spark_job.plan import backlog
-from spark_job.plan.slices import Slice, plan_slices
 from spark_job.rebuild.replay import plan_replay, replay_step
 from tests.lab import foreign
 from tests.lab.lab import Lab
-
-
-def replay(lab: Lab, request: Replay, max_steps: int = 100) -> list[ReplayStep]:
-    """Run all steps of a replay, as a worker does."""
-    steps: list[ReplayStep] = []
-    while not steps or not steps[-1].done:
-        steps.append(replay_step(lab.pipeline, lab.table, request))
-        request = replace(request, progress=steps[-1].progress)
-        assert len(steps) <= max_steps
-    return steps
-
-
-def since(snapshot_id: int, to: int | None = None) -> Replay:
-    return Replay("r1", 0.0, from_snapshot=snapshot_id, to_snapshot=to)
-
-
-@contextmanager
-def skip_files(monkeypatch: pytest.MonkeyPatch, *positions: int) -> Iterator[None]:
-    """Let merges skip the files at these positions without an error."""
-    plan = plan_slices
-
-    def plan_without(*arguments: object) -> list[Slice]:
-        slices = plan(*arguments)  # type: ignore[arg-type]
-        return [
-            replace(
-                slice_,
-                files=tuple(file for position, file in enumerate(slice_.files) if position not in positions),
-            )
-            for slice_ in slices
-        ]
-
-    with monkeypatch.context() as patch:
-        patch.setattr(backlog, "plan_slices", plan_without)
-        yield
+from tests.lab.replays import replay, since, skip_files
 
 
 def test_replay_of_a_correct_mirror_commits_nothing(lab: Lab) -> None:
@@ -113,7 +76,7 @@ def test_replay_slices_apply_only_the_last_event_of_each_key(
     with skip_files(monkeypatch, 1, 2, 3):
         first = lab.commit_events("I9@1", "I1@2=old I3@7=first", "I2@2=old I3@7=second", "D1@5 U2@4=new")
         lab.merge()
-    lab = lab.reconfigure(tail="batch_size: 1\n")
+    lab = lab.reconfigure(extra_config="batch_size: 1\n")
     steps = replay(lab, since(first))
     assert len(steps) == 4
     row_history = [
@@ -131,7 +94,7 @@ def test_replay_slices_apply_only_the_last_event_of_each_key(
 def test_replay_resumes_and_restarts_after_a_mirror_rollback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lab = Lab.make(tmp_path, tail="batch_size: 1\n")
+    lab = Lab.make(tmp_path, extra_config="batch_size: 1\n")
     with skip_files(monkeypatch, 0):
         first = lab.commit_events("I1@1")
         lab.commit_events("I2@1")

@@ -128,7 +128,7 @@ def test_interrupted_resync_resumes(tmp_path: Path) -> None:
     lab = recreate_changelog(make(tmp_path))
     lab.commit_events("I1@1 I2@1", "I3@1 I4@1", "I5@1 I6@1")
     first = lab.pipeline.advance(lab.table)
-    restarted = lab.reconfigure(tail="batch_size: 3\n", engine=InProcessEngine())
+    restarted = lab.reconfigure(extra_config="batch_size: 3\n", engine=InProcessEngine())
     second = restarted.pipeline.advance(restarted.table)
     assert isinstance(first, Staged)
     assert isinstance(second, Staged)
@@ -270,7 +270,7 @@ def test_rebuild_restarts_after_a_change_of_settings_that_affect_its_rows(
     """Otherwise rows staged earlier would keep the effect of the old settings: rejects and placeholder values."""
     before = "on_bad_row: quarantine"
     values = "operation_values: {insert: [INSERT], update: [UPDATE, UPSERT], delete: [DELETE]}"
-    lab = Lab.make(tmp_path, options=before, tail="batch_size: 1\n")
+    lab = Lab.make(tmp_path, options=before, extra_config="batch_size: 1\n")
     lab.commit_events("I1@1")
     lab.merge()
     if not requested:

@@ -114,8 +114,8 @@ def test_swap_retries_after_a_concurrent_foreign_write(
 def test_two_concurrent_resyncs_commit_one_swap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = recreate_changelog(make(tmp_path, batch=2))
     lab.commit_events("I1@1=new I2@1", "I3@1 I4@1")
-    other = lab.reconfigure(tail="batch_size: 2\n", engine=InProcessEngine())
-    merge, nested = rebuild._merge_slice, list[object]()
+    other = lab.reconfigure(extra_config="batch_size: 2\n", engine=InProcessEngine())
+    merge, nested = rebuild._stage_slice, list[object]()
 
     def merge_after_the_other(*arguments: object) -> object:
         if not nested:
@@ -123,7 +123,7 @@ def test_two_concurrent_resyncs_commit_one_swap(tmp_path: Path, monkeypatch: pyt
             nested.append(other.merge().outcome)
         return merge(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(rebuild, "_merge_slice", merge_after_the_other)
+    monkeypatch.setattr(rebuild, "_stage_slice", merge_after_the_other)
     result = lab.merge()
     assert nested == [True, "rebuilt"]
     assert result.outcome in ("up-to-date", "merged")
@@ -233,7 +233,7 @@ def test_changelog_purged_and_recreated_during_a_merge_is_followed(tmp_path: Pat
             return super().run(work)
 
     purged: list[bool] = []
-    purging = lab.reconfigure(tail="batch_size: 3\n", engine=Purging())
+    purging = lab.reconfigure(extra_config="batch_size: 3\n", engine=Purging())
     assert purging.merge().outcome == "rebuilt"
     assert purging.rows() == {2: "anew"}
 
@@ -247,7 +247,7 @@ def test_changelog_dropped_during_a_resync_is_waited_for(tmp_path: Path) -> None
             lab.catalog.purge_table("lab.world_changelog")
             return super().run(work)
 
-    dropping = lab.reconfigure(tail="batch_size: 3\n", engine=Dropping())
+    dropping = lab.reconfigure(extra_config="batch_size: 3\n", engine=Dropping())
     with pytest.raises(ChangelogDropped):
         dropping.pipeline.advance(dropping.table)
     assert lab.rows() == OLD

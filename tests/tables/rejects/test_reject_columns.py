@@ -58,7 +58,7 @@ def test_all_columns_are_optional_at_any_depth_and_have_new_ids() -> None:
         ]
     )
     ids = list(field_ids(columns.schema.as_struct()))
-    assert ids == list(columns.ids.values())
+    assert ids == list(columns.field_map.values())
     assert len(set(ids)) == len(ids)
     assert not [column for column in columns.schema.fields if column.required]
     many = columns.schema.find_type("many")
@@ -66,7 +66,7 @@ def test_all_columns_are_optional_at_any_depth_and_have_new_ids() -> None:
     assert not many.element_required
     assert isinstance(many.element_type, StructType)
     assert not [column for column in many.element_type.fields if column.required]
-    assert with_assigned_ids(columns.ids, columns.schema) == columns.ids
+    assert with_assigned_ids(columns.field_map, columns.schema) == columns.field_map
 
 
 def test_unchanged_schema_is_kept() -> None:
@@ -74,15 +74,15 @@ def test_unchanged_schema_is_kept() -> None:
     first = evolve_rejects_schema(fields)
     again = evolve(first, *fields)
     assert again.schema.as_struct() == first.schema.as_struct()
-    assert again.ids == first.ids
+    assert again.field_map == first.field_map
 
 
 def test_new_columns_are_added_and_dropped_columns_stay() -> None:
     first = evolve_rejects_schema([field(1, "id", LongType()), field(2, "gone", StringType())])
     evolved = evolve(first, field(1, "id", LongType()), field(3, "new", TimeType()))
     assert changelog_columns(evolved) == {"id": "long", "gone": "string", "new": "time"}
-    assert evolved.ids[3] == METADATA_COLUMNS + 3
-    assert evolved.ids[2] == first.ids[2]
+    assert evolved.field_map[3] == METADATA_COLUMNS + 3
+    assert evolved.field_map[2] == first.field_map[2]
 
 
 def test_wider_types_widen_the_column_and_narrower_types_keep_it() -> None:
@@ -118,7 +118,7 @@ def test_incompatible_type_gets_a_second_column() -> None:
     first = evolve_rejects_schema([field(1, "id", LongType()), field(2, "v", StringType())])
     evolved = evolve(first, field(1, "id", LongType()), field(2, "v", LongType()))
     assert changelog_columns(evolved) == {"id": "long", "v": "string", "v_2": "long"}
-    assert evolved.ids[2] != first.ids[2]
+    assert evolved.field_map[2] != first.field_map[2]
 
 
 def test_taken_name_gets_the_field_id_appended() -> None:
@@ -140,16 +140,16 @@ def test_recreated_changelog_is_matched_by_names_and_types() -> None:
         by_name=True,
     )
     assert changelog_columns(evolved) == {"id": "long", "a": "string", "b": "fixed[3]", "b_3": "timestamptz"}
-    assert (evolved.ids[1], evolved.ids[2]) == (first.ids[2], first.ids[1])
+    assert (evolved.field_map[1], evolved.field_map[2]) == (first.field_map[2], first.field_map[1])
 
 
 def test_dropped_metadata_column_is_added_again() -> None:
     first = evolve_rejects_schema([field(1, "id", LongType())])
-    without_reason = RejectsSchema(Schema(*first.schema.fields[1:]), first.ids)
+    without_reason = RejectsSchema(Schema(*first.schema.fields[1:]), first.field_map)
     evolved = evolve_rejects_schema(
         [field(1, "id", LongType())], without_reason, first.schema.highest_field_id
     )
-    assert evolved.schema.find_column_name(evolved.ids[RejectsColumn.REASON]) == "icemirror_reason"
+    assert evolved.schema.find_column_name(evolved.field_map[RejectsColumn.REASON]) == "icemirror_reason"
 
 
 def test_excluded_columns_are_omitted_unless_they_may_cause_the_rejection(tmp_path: Path) -> None:

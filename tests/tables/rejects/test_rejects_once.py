@@ -10,13 +10,14 @@ from pyiceberg.table import Table
 
 from icemirror.errors import Conflict, Kind
 from spark_job.commands.verify.verify_table import VerifyOptions, verify_table
+from spark_job.commit.retry import MAX_ATTEMPTS
 from spark_job.commit.row_delta import RowDelta
 from spark_job.engine.engine import InProcessEngine
 from spark_job.rejects import record_rejects as record
 from tests.lab.bad_rows import MIXED, REJECTED, bad_events, make, rejected, rejects
 from tests.lab.explain import explain
-from tests.tables.rebuild.test_rebuild import run_rebuild
-from tests.tables.rebuild.test_replay import replay, since
+from tests.lab.rebuilds import run_rebuild
+from tests.lab.replays import replay, since
 
 
 def test_merging_again_after_a_rollback_rejects_nothing_twice(tmp_path: Path) -> None:
@@ -81,7 +82,7 @@ def test_mergeable_rejects_are_merged_by_a_replay(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("batch", [2, 1000])
 def test_rebuild_rejects_nothing_twice(tmp_path: Path, batch: int) -> None:
-    lab = make(tmp_path, tail=f"batch_size: {batch}\n", engine=InProcessEngine(2))
+    lab = make(tmp_path, extra_config=f"batch_size: {batch}\n", engine=InProcessEngine(2))
     lab.commit(bad_events(MIXED), bad_events("I7@1"))
     lab.commit(bad_events("I8@1 U8@!=g"))
     lab.merge()
@@ -151,12 +152,15 @@ def test_constant_conflicts_on_the_rejects_table_fail_the_merge(
 ) -> None:
     lab = make(tmp_path)
     lab.commit(bad_events(MIXED))
+    attempts = list[RowDelta]()
 
     def refuse(self: RowDelta) -> object:
+        attempts.append(self)
         raise Conflict("it moved")
 
     monkeypatch.setattr(RowDelta, "commit", refuse)
     failed = lab.try_merge()
     assert failed.error is not None
     assert failed.error.kind is Kind.CONFLICT
+    assert len(attempts) == MAX_ATTEMPTS
     assert not [path for path in lab.files_on_disk() if path.endswith((".parquet", ".puffin"))]

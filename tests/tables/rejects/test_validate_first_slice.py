@@ -13,8 +13,8 @@ from spark_job.changelog.read_events import read_events, validate_file
 from spark_job.engine.engine import InProcessEngine
 from spark_job.plan.describe_plan import describe_plan
 from spark_job.rejects.validate_first_slice import validate_first_slice
+from tests.lab.bad_input import BAD
 from tests.lab.lab import Lab, changelog_schema, rows_table, sequence_text
-from tests.tables.changelog.test_bad_input import BAD
 
 NARROW = ("unknown operation", "NULL operation", "NULL key", "malformed sequence", "NULL sequence")
 KEYS = {"ordered": ("id",), "hashed": ("id", "name")}

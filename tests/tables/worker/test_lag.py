@@ -18,8 +18,8 @@ def test_lag_counts_from_the_oldest_unmerged_commit(tmp_path: Path) -> None:
     current = meter.measure_backlog(lab.table)
     assert isinstance(current, MeasuredBacklog)
     assert (current.snapshots, current.events, current.since) == (0, 0, None)
-    assert current.position is not None
-    assert current.position.live_rows == 1
+    assert current.mirror_status is not None
+    assert current.mirror_status.live_rows == 1
     first = lab.commit_events("I2@2 I3@3")
     lab.commit_events("I4@4")
     lab.changelog.refresh()
@@ -31,7 +31,7 @@ def test_lag_counts_from_the_oldest_unmerged_commit(tmp_path: Path) -> None:
 
 
 def test_every_slice_reports_the_remaining_backlog(tmp_path: Path) -> None:
-    lab = Lab.make(tmp_path, tail="batch_size: 3\n")
+    lab = Lab.make(tmp_path, extra_config="batch_size: 3\n")
     lab.commit_events("I1@1 I2@1", "I3@1 I4@1")
     lab.commit_events("I5@1 I6@1", "I7@1", "I8@1 I9@1")
     lab.commit_events("I10@1")
@@ -57,7 +57,7 @@ def test_backlog_of_a_dropped_mirror_is_the_whole_changelog(tmp_path: Path) -> N
     lab.catalog.drop_table("lab.world")
     backlog = LagMeter(lab.settings).measure_backlog(lab.table)
     assert isinstance(backlog, MeasuredBacklog)
-    assert (backlog.events, backlog.position and backlog.position.live_rows) == (2, 0)
+    assert (backlog.events, backlog.mirror_status and backlog.mirror_status.live_rows) == (2, 0)
 
 
 def test_backlog_of_a_blocked_table_is_its_error(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from spark_job.write.read_deletes import read_deleted_positions
 from tests.lab import foreign, tables
 from tests.lab.damage import put_root, root_of
 from tests.lab.lab import Lab
-from tests.mirrors import upgrade_like_java
+from tests.lab.mirrored_world import upgrade_like_java
 
 
 def delete_in_one_file(lab: Lab) -> None:
@@ -129,7 +129,7 @@ def test_other_differences_between_index_and_table_are_still_refused(
 ) -> None:
     monkeypatch.setattr("spark_job.iceberg.mirror._roots", FileCache(0))
     root: Root = root_of(lab)
-    files = [file.model_copy(update={"live": file.live - 1}) for file in root.files]
+    files = [file.model_copy(update={"live_rows": file.live_rows - 1}) for file in root.files]
     put_root(lab, root.model_copy(update={"files": tuple(files)}))
     lab.commit_events("U2@30")
     error = lab.try_merge().error

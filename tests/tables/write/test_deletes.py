@@ -8,14 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile, DataFileContent
-from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.transforms import BucketTransform, IdentityTransform
-from pyiceberg.types import LongType, NestedField
+from pyiceberg.transforms import BucketTransform
 
 from spark_job.commit.row_delta import RowDelta
 from spark_job.iceberg.live_files import DELETED_PATH_ID, DELETED_POS_ID, live_files
@@ -23,20 +19,8 @@ from spark_job.write import deletes
 from spark_job.write.data_files import write_rows
 from spark_job.write.deletes import write_deletes
 from tests.lab.lab import local_path
-from tests.parquet_damage import unnoticed_flips
-
-SCHEMA = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "region", LongType()))
-
-
-def make_table(folder: Path, partitioned: bool = False) -> Table:
-    catalog = SqlCatalog("test", uri=f"sqlite:///{folder}/c.db", warehouse=f"file://{folder}/warehouse")
-    catalog.create_namespace("ns")
-    spec = (
-        PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "region"))
-        if partitioned
-        else PartitionSpec()
-    )
-    return catalog.create_table("ns.t", SCHEMA, partition_spec=spec)
+from tests.lab.parquet_damage import unnoticed_flips
+from tests.lab.region_table import SCHEMA, make_table
 
 
 def commit(table: Table, data: Sequence[DataFile] = (), delete_files: Sequence[DataFile] = ()) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from spark_job.iceberg.live_files import live_files
 from tests.lab.lab import Lab
-from tests.manifests import list_manifests
-from tests.referenced import referenced_files, stored_files
+from tests.lab.manifests import list_manifests
+from tests.lab.referenced_files import referenced_files, stored_files
 
 
 @pytest.mark.parametrize("options", ["format_version: 2", "format_version: 3"])

@@ -10,60 +10,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pyiceberg.types import IntegerType, LongType, StringType
 
 from spark_job.engine.engine import InProcessEngine
-from spark_job.iceberg.live_files import live_files
 from spark_job.merge import write_winners
 from spark_job.write.parquet_writer import ParquetFileWriter
 from spark_job.write.partition_sampler import choose_shards
-from tests.lab.lab import Lab, changelog_schema, rows_table, sequence_text
-from tests.tables.engine.test_engine import next_work
+from tests.lab.lab import Lab
+from tests.lab.next_work import next_work
+from tests.lab.partitions import commit, count_files, in_order, make, partitions_by_key, scattered
 
-SCHEMA = changelog_schema(("id", LongType()), ("name", StringType()), ("part", IntegerType()))
 MANY = 5000
 _WRITERS = 4
 
 
-def make(folder: Path, version: int = 2) -> Lab:
-    """Create a lab whose empty mirror is partitioned by a number."""
-    options = f"partition_by: [part]\nformat_version: {version}\ncompact: false"
-    lab = Lab.make(folder, SCHEMA, options=options)
-    lab.commit()
-    lab.merge()
-    return lab
-
-
-def commit(lab: Lab, partitions: list[int], sequence: int = 1) -> None:
-    """Commit one row per partition number; its key is its index."""
-    cdc = {"cdc_operation": "INSERT", "sequence_number": sequence_text(sequence)}
-    rows = [
-        {"id": key, "name": "x" * 50, "part": partition, **cdc} for key, partition in enumerate(partitions)
-    ]
-    lab.commit(rows_table(SCHEMA, rows))
-
-
 def open_files() -> int:
     return len(list(Path("/dev/fd").iterdir()))
-
-
-def count_files(lab: Lab) -> int:
-    return len(live_files(lab.mirror.io, lab.mirror.current_snapshot()))
-
-
-def partitions_by_key(lab: Lab) -> dict[int, int]:
-    rows = lab.mirror.scan(selected_fields=("id", "part")).to_arrow()
-    return dict(zip(rows["id"].to_pylist(), rows["part"].to_pylist(), strict=True))
-
-
-def scattered(rows: int, partitions: int) -> list[int]:
-    """Return partitions that do not depend on the key."""
-    return np.random.default_rng(1).integers(0, partitions, rows).tolist()  # type: ignore[no-any-return]
-
-
-def in_order(rows: int, partitions: int) -> list[int]:
-    """Return partitions that ascend with the key, like days with ascending ids."""
-    return [key * partitions // rows for key in range(rows)]
 
 
 def test_many_partitions_are_written_with_few_files_open_and_one_file_each(

@@ -60,7 +60,7 @@ def files(lab: Lab) -> list[LiveFile]:
 def live_partitions(lab: Lab) -> list[Any]:
     """Return the first partition value of each live row's file."""
     return sorted(
-        (file.partition[0] for file in files(lab) for _ in range(file.rows - file.deleted)),
+        (file.partition[0] for file in files(lab) for _ in range(file.live_rows)),
         key=lambda value: (value is not None, value),
     )
 

@@ -11,8 +11,8 @@ from pyiceberg.manifest import ManifestContent
 from spark_job.iceberg.live_files import live_files
 from spark_job.pyiceberg_private.manifest_files import read_manifest_entries
 from tests.lab.lab import Lab
-from tests.manifests import list_manifests
-from tests.referenced import referenced_files, stored_files
+from tests.lab.manifests import list_manifests
+from tests.lab.referenced_files import referenced_files, stored_files
 
 
 @pytest.mark.parametrize(("granularity", "max_files"), [(4, 12), (64, 45)])
@@ -50,5 +50,5 @@ def test_many_small_merges_leave_few_delete_files_and_correct_rows(
     assert summary["total-delete-files"] == str(len(deletes))
     rows = sum(file.record_count for file in deletes)
     assert summary["total-position-deletes"] == str(rows)
-    assert sum(file.deleted for file in live_files(lab.mirror.io, head).values()) <= rows
+    assert sum(file.deleted_rows for file in live_files(lab.mirror.io, head).values()) <= rows
     assert stored_files(tmp_path / "warehouse") == referenced_files(lab.mirror)

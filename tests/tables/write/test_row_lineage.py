@@ -18,7 +18,7 @@ from spark_job.pyiceberg_private.manifest_files import next_row_id
 from spark_job.write.read_deletes import read_deleted_positions
 from spark_job.write.row_lineage import read_row_ids
 from tests.lab.lab import Lab, changelog_schema, local_path, rows_table, sequence_text
-from tests.mirrors import upgrade_like_java
+from tests.lab.mirrored_world import upgrade_like_java
 
 V3 = "format_version: 3"
 TEXT_KEY = changelog_schema(("id", StringType()), ("name", StringType()))

@@ -28,9 +28,9 @@ from spark_job.write import deletes, deletion_vectors, write_vectors
 from spark_job.write.data_files import write_rows
 from spark_job.write.deletes import write_deletes
 from tests.lab.lab import local_path
-from tests.manifests import list_manifests
-from tests.mirrors import upgrade_like_java
-from tests.tables.write.test_deletes import SCHEMA, make_table
+from tests.lab.manifests import list_manifests
+from tests.lab.mirrored_world import upgrade_like_java
+from tests.lab.region_table import SCHEMA, make_table
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def test_later_vector_replaces_the_earlier_one(table: Table) -> None:
     delete(table, {first: [0], second: [1]})
     delete(table, {first: [2]})
     assert ids_of(table) == [2, 4, 6]
-    assert [(path, file.deleted) for path, file in read_live_files(table).items()] == [
+    assert [(path, file.deleted_rows) for path, file in read_live_files(table).items()] == [
         (first, 2),
         (second, 1),
     ]
@@ -180,7 +180,7 @@ def test_first_vector_of_a_file_includes_its_position_deletes(
     delete(table, {first: [2]})
     assert ids_of(table) == [4, 5]
     live = read_live_files(table)
-    assert (live[first].deleted, live[second].deleted) == (3, 1)
+    assert (live[first].deleted_rows, live[second].deleted_rows) == (3, 1)
     assert [file.is_vector for file in live[first].deletes] == [True]
     # A shared delete file stays until all of its data files have vectors.
     deleted_entries = [entry for entry in entries(table) if entry[0] == ManifestEntryStatus.DELETED.name]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import FOLDERS, TESTS, folder_rank
-from tests.need import need
 from tests.provision.cache import cache_directory, fetch_once
+from tests.support.need import need
 
 
 def test_need_returns_an_available_thing(monkeypatch: pytest.MonkeyPatch) -> None:

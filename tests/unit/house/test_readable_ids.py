@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 from pyiceberg.types import DecimalType
 
-from tests.readable_ids import MOST_CHARACTERS, readable_id
+from tests.support.readable_ids import MOST_CHARACTERS, readable_id
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from icemirror.telemetry.metric_names import Metric
-from tests.unit.trigger.dispatch.test_dispatcher import CountingMetrics, DispatcherHarness
+from tests.unit.trigger.dispatch.dispatcher_harness import CountingMetrics, DispatcherHarness
 from tests.unit.trigger.fakes import TABLES, settings
 from trigger.dispatch.ingest import EventIngest
 from trigger.sources.refusal import Refusal, RefusalReason

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from icemirror.protocol.rows import RunSummary, TableRow
+from icemirror.protocol.rows import TableRow, TurnSummary
 from trigger.handler import RECENT_SECONDS, summarize_tables
 
 NOW = 10_000.0
 
 
-def turn(seconds: float, ended_at: float) -> RunSummary:
-    return RunSummary("r", ended_at - seconds, ended_at, "merged", 1)
+def turn(seconds: float, ended_at: float) -> TurnSummary:
+    return TurnSummary("r", ended_at - seconds, ended_at, "merged", 1)
 
 
 def test_summary_has_the_longest_lag_and_the_longest_recent_turn() -> None:

@@ -16,9 +16,9 @@ from icemirror.errors import Kind
 from icemirror.protocol.replay import Replay, ReplayEnd, ReplayProgress
 from icemirror.protocol.rows import Rows, TableRow
 from icemirror.result import ErrorResult, PlanResult, TableResult
-from icemirror.step_results import MirrorPosition
+from icemirror.step_results import MirrorStatus
 from icemirror.tables.cursor import Cursor, CursorSource, Truncation
-from tests.mirrors import write_config
+from tests.lab.mirrored_world import write_config
 from tests.unit.icemirror.protocol.samples import RUN
 from trigger.status.table_status import table_status
 
@@ -83,7 +83,7 @@ def test_status_fields_are_documented(tmp_path: Path) -> None:
     progress = ReplayProgress(1, 2, 3)
     row = replace(
         TableRow("lab.world", dirty=1, last_run=RUN, error=ERROR),
-        position=MirrorPosition(cursor=Cursor(sources=(SOURCE,)), live_rows=1, index_bytes=1),
+        position=MirrorStatus(cursor=Cursor(sources=(SOURCE,)), live_rows=1, index_bytes=1),
         replay=Replay("r", 1.0, full=True, progress=progress),
         last_replay=ReplayEnd("r", 1.0, "failed", progress, ERROR),
     )

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-import sqlite3
-from collections.abc import Iterator, Mapping
-from contextlib import closing
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,21 +17,10 @@ from icemirror.protocol.row_selection import ALL_ROWS
 from icemirror.protocol.rows import SlotId, SlotRow, TableRow
 from icemirror.result import ErrorResult
 from icemirror.stores.sqlite import SqliteStore
+from tests.unit.icemirror.cli.trigger_state import CONFIG, create_catalog, merged, put, tables
 from tests.unit.icemirror.protocol.samples import INVALID, RUN, dirty, owned
 from trigger.launchers.local import LocalLauncher
 from trigger.tables.registry import TableRegistry
-
-CONFIG = """
-iceberg: {{catalog: {{type: sql, uri: "sqlite:///{folder}/catalog.db", warehouse: "file://{folder}/wh"}}}}
-tables:
-  - {{namespace: shop, changelog_table: orders_changelog, mirror_table: orders, primary_keys: [id]}}
-  - {{namespace: shop, changelog_table: items_changelog, mirror_table: items, primary_keys: [id]}}
-trigger:
-  state: {{type: sqlite, path: "{folder}/state/state.db"}}
-  poll_interval: 10ms
-  quiet_period: 10ms
-telemetry: {{prometheus: null, log_format: text}}
-"""
 
 
 @pytest.fixture
@@ -44,33 +31,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield tmp_path
     for number, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
         signal.signal(number, handler)
-
-
-def create_catalog(folder: Path, *changelogs: str) -> None:
-    with closing(sqlite3.connect(folder / "catalog.db")) as catalog:
-        catalog.execute(
-            "CREATE TABLE iceberg_tables "
-            "(catalog_name TEXT, table_namespace TEXT, table_name TEXT, metadata_location TEXT)"
-        )
-        for name in changelogs:
-            values = ("icemirror", "shop", name, "m1")
-            catalog.execute("INSERT INTO iceberg_tables VALUES (?, ?, ?, ?)", values)
-        catalog.commit()
-
-
-def put(folder: Path, *rows: TableRow | SlotRow) -> None:
-    with SqliteStore(folder / "state" / "state.db") as store:
-        for row in rows:
-            assert store.compare_and_set(row)
-
-
-def tables(folder: Path) -> Mapping[str, TableRow]:
-    with SqliteStore(folder / "state" / "state.db") as store:
-        return store.load(ALL_ROWS).tables
-
-
-def merged(name: str) -> TableRow:
-    return TableRow(name, dirty=1, covered=1, noticed_head="m1", merged_head="m1")
 
 
 def test_watch_exits_with_3_and_names_a_missing_changelog(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 
 import pytest
@@ -107,7 +108,17 @@ def test_large_configuration_is_split_into_arguments_and_joined() -> None:
     assert (unpack_arguments(arguments), pack_arguments(text)) == (text, arguments)
 
 
-@pytest.mark.parametrize("arguments", [["garbage!"], ["AAAA"], [pack_arguments("a text")[0][:-8]]])
+def _with_damaged_content() -> str:
+    packed = bytearray(base64.b64decode(pack_arguments("a text")[0]))
+    packed[10] = 0xFF  # the first byte after the gzip header
+    return base64.b64encode(packed).decode()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["garbage!"], ["AAAA"], [pack_arguments("a text")[0][:-8]], [_with_damaged_content()]],
+    ids=["no base64", "no gzip", "cut", "damaged content"],
+)
 def test_damaged_arguments_are_reported(arguments: list[str]) -> None:
     with pytest.raises(Invalid, match="cannot read the configuration"):
         unpack_arguments(arguments)

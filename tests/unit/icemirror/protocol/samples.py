@@ -7,9 +7,9 @@ from typing import Any
 from icemirror.errors import Kind
 from icemirror.protocol.events import SchedulingOptions, WorkerId
 from icemirror.protocol.policy import Policy
-from icemirror.protocol.rows import Owner, Rows, RunSummary, SlotId, SlotRow, SlotState, TableRow
+from icemirror.protocol.rows import Owner, Rows, SlotId, SlotRow, SlotState, TableRow, TurnSummary
 from icemirror.result import ErrorResult
-from icemirror.step_results import MirrorPosition
+from icemirror.step_results import MirrorStatus
 from icemirror.tables.cursor import Cursor, CursorSource
 
 POLICY = Policy(
@@ -31,12 +31,12 @@ SLOT = SlotId("default", 0)
 ME = WorkerId(SLOT, 7, "run-7")
 TRANSIENT = ErrorResult(kind=Kind.TRANSIENT, message="the catalog did not answer")
 INVALID = ErrorResult(kind=Kind.INVALID, message="a key is NULL")
-POSITION = MirrorPosition(
+POSITION = MirrorStatus(
     cursor=Cursor(sources=(CursorSource(uuid="u", snapshot_id=1, sequence_number=1),)),
     live_rows=10,
     index_bytes=99,
 )
-RUN = RunSummary("run-7", 1.0, 2.0, "merged", 5)
+RUN = TurnSummary("run-7", 1.0, 2.0, "merged", 5)
 
 
 def rows(*samples: TableRow | SlotRow) -> Rows:

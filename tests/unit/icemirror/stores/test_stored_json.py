@@ -4,38 +4,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from icemirror.errors import Invalid
 from icemirror.protocol.due_tables import is_blocked
 from icemirror.protocol.replay import Replay, ReplayEnd, ReplayProgress
-from icemirror.protocol.rows import Owner, SlotRow, SlotState, TableRow
+from icemirror.protocol.rows import TableRow
 from icemirror.stores.stored_json import dump_row, load_slot, load_table
-from tests.unit.icemirror.protocol.samples import INVALID, POSITION, RUN, SLOT, TRANSIENT
+from tests.unit.icemirror.protocol.samples import INVALID
+from tests.unit.icemirror.stores.stored_rows import SLOT_ROW, STORED, TABLE
 
-STORED = json.loads((Path(__file__).parent / "rows_v1.json").read_text())
-TABLE = TableRow(
-    "shop.orders",
-    min_interval_seconds=5.0,
-    dirty=4,
-    covered=3,
-    noticed_head="s3://b/m4.json",
-    merged_head="s3://b/m3.json",
-    owner=Owner(SLOT, 7),
-    not_before=1.5,
-    failures=1,
-    paused=True,
-    first_dirty_at=1.0,
-    last_dirty_at=2.0,
-    yielded_at=2.5,
-    completed_at=0.5,
-    error=TRANSIENT.model_copy(update={"message": "m"}),
-    look_error=INVALID.model_copy(update={"message": "n"}),
-    last_run=RUN,
-    position=POSITION,
-)
 REPLAYING = TableRow(
     "shop.orders",
     dirty=2,
@@ -44,17 +23,6 @@ REPLAYING = TableRow(
         "r2", 5.0, from_snapshot=11, to_snapshot=12, progress=ReplayProgress(3, 9, changed_rows=1, mark="m")
     ),
     last_replay=ReplayEnd("r1", 4.0, "failed", error=INVALID.model_copy(update={"message": "n"})),
-)
-SLOT_ROW = SlotRow(
-    SLOT,
-    state=SlotState.LINGERING,
-    gen=7,
-    run_id="run-7",
-    lease_until=9.5,
-    failures=2,
-    not_before=3.5,
-    quarantined=True,
-    error="e",
 )
 
 

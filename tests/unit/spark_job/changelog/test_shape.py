@@ -13,7 +13,7 @@ from icemirror.settings import TableSettings
 from spark_job.changelog.resolve_shape import resolve_shape
 from spark_job.changelog.shape import ChangelogShape, Operation
 from spark_job.index.key_codec import Encoding
-from tests.mirrors import write_config
+from tests.lab.mirrored_world import write_config
 
 
 def schema(*columns: str, keys: tuple[str, ...] = ("id",)) -> Schema:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from spark_job.commit.expire.owned_locations import OwnedLocations, is_below
-from tests.unit.spark_job.commit.test_retention import metadata_of
+from tests.unit.spark_job.commit.snapshot_history import metadata_of
 
 
 @pytest.mark.parametrize(

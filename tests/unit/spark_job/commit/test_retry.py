@@ -44,3 +44,24 @@ def test_number_of_attempts_can_be_set() -> None:
 def test_other_errors_are_not_retried(error: type[Exception]) -> None:
     with pytest.raises(error, match="attempt 0 lost"):
         run(ConflictRetries(exhausted="lost"), 100, error)
+
+
+def test_exhausted_loop_inside_another_one_is_not_retried() -> None:
+    attempts = list[int]()
+
+    def run_inner() -> int:
+        retries = ConflictRetries(exhausted="inner lost")
+        while True:
+            with retries:
+                attempts.append(1)
+                raise Conflict("another writer committed first")
+
+    def run_outer() -> int:
+        retries = ConflictRetries(exhausted="outer lost")
+        while True:
+            with retries:
+                return run_inner()
+
+    with pytest.raises(Conflict, match="inner lost"):
+        run_outer()
+    assert len(attempts) == MAX_ATTEMPTS

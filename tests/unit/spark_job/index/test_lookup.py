@@ -12,8 +12,9 @@ from spark_job.index import scan, segment_cache
 from spark_job.index.key_codec import KeyCodec
 from spark_job.index.lookup import find_keys
 from spark_job.index.scan import read_segment_entries
-from spark_job.index.segment import BLOCK_ROWS, Entries, Layout
+from spark_job.index.segment import BLOCK_ROWS, Layout
 from tests.unit.spark_job.index.counting_io import CountingFileIO
+from tests.unit.spark_job.index.lookup_modes import READ_MODES, TOP, check_same
 from tests.unit.spark_job.index.samples import (
     CODECS,
     HASHED,
@@ -27,14 +28,6 @@ from tests.unit.spark_job.index.samples import (
     row_entries,
     store,
 )
-
-TOP = 2**64 - 1
-# Read mode → limits of the segment cache that are set to 0.
-READ_MODES = {
-    "whole segment": (),
-    "whole segment if many keys are requested": ("_ALWAYS_CACHED_BYTES",),
-    "by blocks": ("_ALWAYS_CACHED_BYTES", "_MAX_CACHED_BYTES"),
-}
 
 
 @pytest.fixture(params=list(READ_MODES.values()), ids=list(READ_MODES))
@@ -99,13 +92,6 @@ def test_entries_are_equal_after_a_round_trip(
     random = np.random.default_rng(size)
     entries = make_entries(codec, random_numbers(codec, size, random), random)
     check_same(read_segment_entries(io, store(io, tmp_path, entries, codec)), entries)
-
-
-def check_same(found: Entries, expected: Entries) -> None:
-    assert plain(found.keys) == plain(expected.keys)
-    assert found.file.tolist() == expected.file.tolist()
-    assert found.pos.tolist() == expected.pos.tolist()
-    assert found.orders.tolist() == expected.orders.tolist()
 
 
 def test_run_longer_than_the_range_is_not_expanded(tmp_path: Path, io: PyArrowFileIO) -> None:

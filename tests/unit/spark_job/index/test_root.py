@@ -20,8 +20,8 @@ def root(tmp_path: Path, io: PyArrowFileIO) -> Root:
     narrow = store(io, tmp_path, row_entries(range(2000), [0] * 2000, range(2000)), ORDERED_64)
     wide = store(io, tmp_path, row_entries([2**128 - 1], [-1], [0], ORDERED_128), ORDERED_128)
     files = (
-        IndexedFile(path="s3://b/a é.parquet", rows=7, live=5),
-        IndexedFile(path="b", rows=2**40, live=2**40),
+        IndexedFile(path="s3://b/a é.parquet", rows=7, live_rows=5),
+        IndexedFile(path="b", rows=2**40, live_rows=2**40),
     )
     return Root(snapshot_id=2**63 - 1, epoch=3, segments=(narrow, wide), files=files)
 

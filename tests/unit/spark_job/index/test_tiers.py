@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,79 +10,24 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from spark_job.index import merge_segments, tiers
-from spark_job.index.apply_index_merge import apply_index_merge
-from spark_job.index.key_codec import KeyCodec
 from spark_job.index.merge_segments import run_index_merge
 from spark_job.index.plan_index_merge import BlockStarts, find_cut_key, plan_index_merge
-from spark_job.index.root import IndexedFile, Root
 from spark_job.index.scan import read_segment_entries
-from spark_job.index.segment import Entries, SegmentInfo
-from spark_job.index.tiers import RunGroup, SegmentRun, choose_groups, group_runs
-from spark_job.merge import locate
-from spark_job.merge.locate import locate_keys
+from spark_job.index.segment import SegmentInfo
+from spark_job.index.tiers import SortedRun, SortedRunGroup, choose_groups, group_sorted_runs
+from tests.unit.spark_job.index.indexed_commits import Commits
 from tests.unit.spark_job.index.samples import (
     HASHED,
     ORDERED_64,
-    make_entries,
     make_keys,
     plain,
     random_numbers,
-    store,
 )
 
-FILES = tuple(IndexedFile(path=name, rows=1, live=1) for name in "abc")
 
-
-@dataclass
-class Commits:
-    """An index with commits, and a dictionary of its expected content."""
-
-    io: PyArrowFileIO
-    folder: Path
-    codec: KeyCodec
-    root: Root = field(default_factory=lambda: Root(snapshot_id=1, epoch=0, segments=(), files=FILES))
-    known: dict[int, tuple[int, int, tuple[int, ...]]] = field(default_factory=dict)
-    rewritten: list[int] = field(default_factory=list)
-
-    def commit(self, numbers: list[int], random: np.random.Generator, shards: int = 1) -> None:
-        merge = plan_index_merge(self.io, str(self.folder), self.root, len(numbers))
-        merged = apply_index_merge(self.root.segments, merge, run_index_merge(merge))
-        entries = make_entries(self.codec, numbers, random)
-        segments: list[SegmentInfo] = []
-        for positions in np.array_split(np.arange(len(numbers)), shards):
-            if len(positions):
-                shard = Entries(
-                    entries.keys.take(positions),
-                    entries.file[positions],
-                    entries.pos[positions],
-                    entries.orders[positions],
-                )
-                segment = store(self.io, self.folder, shard, self.codec)
-                segments.append(segment.model_copy(update={"run": merged.next_run}))
-        for position, number in enumerate(numbers):
-            order = tuple(int(part) for part in entries.orders[position])
-            self.known[number] = (int(entries.file[position]), int(entries.pos[position]), order)
-        self.rewritten.append(sum(segment.entries for segment in merged.added))
-        self.root = self.root.model_copy(
-            update={
-                "segments": (*segments, *merged.segments),
-                "next_run": merged.next_run + 1,
-                "merging": merged.merging,
-            }
-        )
-
-    def check(self) -> None:
-        numbers = sorted(self.known)
-        orders = np.array([self.known[number][2] for number in numbers], dtype=np.uint64)
-        found = locate_keys(
-            locate.SearchableIndex(self.io, self.root.segments), make_keys(self.codec, numbers), orders
-        )
-        expected = [self.known[number] for number in numbers]
-        assert found.file.tolist() == [file for file, _, _ in expected]
-        assert found.pos.tolist() == [pos for _, pos, _ in expected]
-        assert not found.order_comparison.any()
-        for run in group_runs(self.root.segments):
-            assert not tiers.ranges_overlap([run])
+def run(number: int, entries: int) -> SortedRun:
+    template = SegmentInfo.model_construct(entries=entries, sorted_run=number, first_key=0, last_key=9)
+    return SortedRun(number, (template,))
 
 
 @pytest.fixture
@@ -101,7 +45,7 @@ def test_large_disjoint_runs_are_joined_without_a_rewrite(tmp_path: Path, io: Py
     for number in range(6):
         index.commit(list(range(number * 100, number * 100 + 100)), random)
     assert sum(index.rewritten) == 0
-    assert len(group_runs(index.root.segments)) < 6
+    assert len(group_sorted_runs(index.root.segments)) < 6
     index.check()
 
 
@@ -133,25 +77,20 @@ def test_files_of_a_failed_merge_are_removed(
     assert set(tmp_path.iterdir()) == before
 
 
-def run(number: int, entries: int) -> SegmentRun:
-    template = SegmentInfo.model_construct(entries=entries, run=number, first_key=0, last_key=9)
-    return SegmentRun(number, (template,))
-
-
 def test_adjacent_runs_of_one_tier_are_merged_with_smaller_ones_between_them() -> None:
     sizes = [10, 10, 90_000, 10, 90_000, 90_000, 2_000_000]
     runs = [run(100 - position, size) for position, size in enumerate(sizes)]
-    assert choose_groups(runs, (), 7) == [RunGroup(target=7, inputs=(98, 97, 96, 95))]
+    assert choose_groups(runs, (), 7) == [SortedRunGroup(target=7, inputs=(98, 97, 96, 95))]
 
 
 def test_older_run_that_is_not_larger_than_the_group_is_included() -> None:
     runs = [run(9, 4000), run(8, 4000), run(7, 4000), run(6, 4000), run(5, 16_000), run(4, 40_000)]
-    assert choose_groups(runs, (), 20) == [RunGroup(target=20, inputs=(9, 8, 7, 6, 5))]
+    assert choose_groups(runs, (), 20) == [SortedRunGroup(target=20, inputs=(9, 8, 7, 6, 5))]
 
 
 def test_running_group_is_not_extended() -> None:
     runs = [run(9, 10), run(8, 10), run(20, 30), run(7, 10), run(6, 10), run(5, 10), run(4, 10)]
-    running = RunGroup(target=20, inputs=(7, 6, 5, 4))
+    running = SortedRunGroup(target=20, inputs=(7, 6, 5, 4))
     assert choose_groups(runs, [running], 21) == [running]
 
 

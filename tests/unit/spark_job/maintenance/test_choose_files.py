@@ -21,7 +21,7 @@ def files(
         LiveFile(
             path=f"{partition}-{size}-{rows}-{deleted}-{number}",
             rows=rows,
-            deleted=deleted,
+            deleted_rows=deleted,
             spec_id=spec_id,
             partition=Record(partition),
             first_row_id=number,
@@ -71,7 +71,7 @@ def test_empty_files_alone_are_not_compacted() -> None:
 
 def test_files_with_rows_are_chosen_before_empty_ones() -> None:
     (group,) = groups(files(300, KB, deleted=100) + files(5, KB))
-    assert [file.deleted for file in group[:6]] == [0, 0, 0, 0, 0, 100]
+    assert [file.deleted_rows for file in group[:6]] == [0, 0, 0, 0, 0, 100]
 
 
 def test_files_near_the_target_size_are_not_small() -> None:
@@ -82,7 +82,9 @@ def test_files_near_the_target_size_are_not_small() -> None:
 
 def test_nan_partition_values_are_equal() -> None:
     nan = [
-        LiveFile(path=str(number), rows=1, deleted=0, spec_id=0, partition=Record(float("nan")), bytes=KB)
+        LiveFile(
+            path=str(number), rows=1, deleted_rows=0, spec_id=0, partition=Record(float("nan")), bytes=KB
+        )
         for number in range(FAN_IN)
     ]
     assert len(chosen(nan)) == FAN_IN
@@ -96,7 +98,7 @@ def test_sizes_and_partitions_are_grouped_separately() -> None:
 def test_files_of_an_older_spec_and_v3_files_without_row_ids_are_skipped() -> None:
     assert chosen(files(FAN_IN, KB, spec_id=1)) == []
     without_row_ids = [
-        LiveFile(path=str(number), rows=1, deleted=0, spec_id=0, partition=Record(), bytes=KB)
+        LiveFile(path=str(number), rows=1, deleted_rows=0, spec_id=0, partition=Record(), bytes=KB)
         for number in range(9)
     ]
     assert [

@@ -235,7 +235,7 @@ def test_replay_is_done_step_by_step_before_the_merge(bench: Bench) -> None:
     bench.request_replay("t", Replay("r1", bench.now))
     merged = slice_done().slice
     bench.replays = [
-        ReplayStep(ReplayProgress(5, 9, 1, "half"), done=False, slice=merged, position=POSITION),
+        ReplayStep(ReplayProgress(5, 9, 1, "half"), done=False, slice=merged, mirror_status=POSITION),
         ReplayStep(ReplayProgress(9, 9, 1, "all"), done=True),
     ]
     bench.run()
@@ -261,7 +261,7 @@ def test_failed_replay_does_not_stop_the_merge(bench: Bench) -> None:
 
 def test_rebuild_is_reported_as_a_rebuild(bench: Bench) -> None:
     bench.request_replay("t", Replay("r1", bench.now, full=True))
-    bench.replays = [ReplayStep(ReplayProgress(9, 9), done=True, position=POSITION, rebuilt=True)]
+    bench.replays = [ReplayStep(ReplayProgress(9, 9), done=True, mirror_status=POSITION, rebuilt=True)]
     bench.run()
     assert bench.results() == [("t", "rebuilt", 0)]
     run = bench.table().last_run

@@ -28,7 +28,7 @@ def test_rebuild_by_policy_yields_to_other_tables_and_is_reported_once(bench: Be
         staged[0],
         lambda: seen.append(bench.table().planned),
         *staged[1:],
-        Rebuilt(events=5, position=POSITION),
+        Rebuilt(events=5, mirror_status=POSITION),
         slice_done(7),
     ]
     bench.run(max_slices_per_turn=2)

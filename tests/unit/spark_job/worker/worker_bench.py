@@ -17,16 +17,16 @@ from icemirror.protocol.row_selection import ALL_ROWS
 from icemirror.protocol.rows import Rows, SlotId, SlotRow, TableRow
 from icemirror.protocol.worker import WorkerLimits
 from icemirror.result import SliceResult
-from icemirror.step_results import Backlog, Merged, MirrorPosition, NothingToMerge, StepResult
+from icemirror.step_results import Backlog, Merged, MirrorStatus, NothingToMerge, StepResult
 from icemirror.stores.apply import apply
 from icemirror.stores.sqlite import SqliteStore
 from spark_job.worker.worker import ServedTables, WorkerDependencies, run_worker
-from tests.fake_tables import FakeTables
+from tests.support.fake_tables import FakeTables
 from tests.unit.icemirror.protocol.samples import OPTIONS
 
 POLICY = Policy(quiet_seconds=0.0, backoff_seconds=1000.0, max_backoff_seconds=1000.0)
 SLOT = SlotId("default", 0)
-POSITION = MirrorPosition(cursor=None, live_rows=7, index_bytes=3)
+POSITION = MirrorStatus(cursor=None, live_rows=7, index_bytes=3)
 
 
 def slice_done(events: int = 5, backlog: Backlog | None = None) -> Merged:
@@ -36,10 +36,10 @@ def slice_done(events: int = 5, backlog: Backlog | None = None) -> Merged:
     )
     sizes = dict.fromkeys(["data_bytes", "delete_bytes", "index_bytes"], 0)
     result = SliceResult(events=events, seconds=0.1, seconds_by_step={}, **figures, **sizes)
-    return Merged(slice=result, position=POSITION, backlog=backlog)
+    return Merged(slice=result, mirror_status=POSITION, backlog=backlog)
 
 
-UP_TO_DATE = NothingToMerge(head="m9", position=POSITION)
+UP_TO_DATE = NothingToMerge(head_location="m9", mirror_status=POSITION)
 Step = StepResult | Exception | Callable[[], object]
 
 

@@ -25,7 +25,7 @@ from pyiceberg.types import (
 )
 
 from spark_job.write.parquet_writer import ParquetFileWriter
-from tests.parquet_damage import unnoticed_flips
+from tests.lab.parquet_damage import unnoticed_flips
 
 V = 2
 NAN = float("nan")

@@ -14,10 +14,10 @@ from icemirror.protocol.rows import Row, SlotState
 from icemirror.stores.dead_letters import redrive_letters
 from icemirror.stores.sqlite import SqliteStore
 from icemirror.telemetry import metric_names
-from tests.unit.trigger.dispatch.test_dispatcher import ORDERS
+from tests.unit.trigger.dispatch.dispatcher_harness import ORDERS
 from tests.unit.trigger.fakes import DISCOVER, FakeHeads, settings
 from tests.unit.trigger.scene import BY_NAME, HEAD, Scene
-from tests.unit.trigger.sources.test_sources import event, s3_event
+from tests.unit.trigger.sources.recorded_events import event, s3_event
 from trigger.dispatch.ingest import Accepted, NotStored
 from trigger.dispatch.launch_times import dispatch_when_due
 from trigger.sources.refusal import Refusal, RefusalReason

@@ -16,7 +16,7 @@ from icemirror.protocol.worker import WorkerLimits
 from icemirror.result import ErrorResult
 from icemirror.step_results import NothingToMerge
 from spark_job.worker.worker import WorkerDependencies, run_worker
-from tests.fake_tables import FakeTables
+from tests.support.fake_tables import FakeTables
 from tests.unit.icemirror.protocol.samples import POSITION
 from tests.unit.trigger.fakes import FakeHeads
 from tests.unit.trigger.scene import Scene
@@ -53,7 +53,7 @@ class JobsScene(Scene):
     def _work(self, me: WorkerId) -> None:
         def advance(table: str) -> NothingToMerge:
             self.merged.append(table)
-            return NothingToMerge(head=str(self.table(table).noticed_head), position=POSITION)
+            return NothingToMerge(head_location=str(self.table(table).noticed_head), mirror_status=POSITION)
 
         def sleep(seconds: float) -> None:
             self.now += seconds

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from lightkube.generic_resource import create_namespaced_resource
@@ -17,11 +16,11 @@ from spark_job.worker.run_arguments import read_arguments
 from tests.platforms.fake_kubernetes import NAMESPACE, FakeKubernetes, Fault
 from tests.unit.trigger.launchers.launcher_settings import ENVIRON, KUBERNETES, for_kubernetes, load
 from tests.unit.trigger.launchers.launcher_suite import REQUEST, RemotePlatform, RemoteSuite
+from tests.unit.trigger.launchers.spark_applications import APACHE, KUBEFLOW, make_application
 from trigger.launchers.kubernetes import KubernetesLauncher, open_kubernetes_launcher
-from trigger.launchers.spark_application import merge_mappings, run_state, spark_application
+from trigger.launchers.spark_application import merge_mappings, run_state
 from trigger.wiring import open_launcher
 
-KUBEFLOW, APACHE = "sparkoperator.k8s.io/v1beta2", "spark.apache.org/v1"
 STATES = {KUBEFLOW: ("RUNNING", "COMPLETED", "FAILED"), APACHE: ("RunningHealthy", "Succeeded", "Failed")}
 
 
@@ -80,10 +79,6 @@ def platform(request: pytest.FixtureRequest, tmp_path: Path) -> KubernetesPlatfo
 
 class TestKubernetes(RemoteSuite):
     """The suite, with each operator."""
-
-
-def make_application(folder: Path, launcher: str = KUBERNETES) -> dict[str, Any]:
-    return spark_application(*for_kubernetes(folder, launcher), REQUEST)
 
 
 def test_application_for_the_operator_of_kubeflow(tmp_path: Path) -> None:

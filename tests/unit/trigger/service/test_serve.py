@@ -11,21 +11,12 @@ import pytest
 from icemirror.errors import BadConfig, Transient
 from icemirror.protocol.events import Completed, Leave, Pick, RunState, Started
 from icemirror.protocol.rows import SlotState
-from tests.unit.trigger.dispatch.test_dispatcher import ORDERS
+from tests.unit.trigger.dispatch.dispatcher_harness import ORDERS
 from tests.unit.trigger.fakes import DISCOVER, FakeHeads
-from tests.unit.trigger.scene import BY_NAME, HEAD, Scene
-from trigger.dispatch.ingest import EventIngest
-from trigger.listeners.listener import EventSink
+from tests.unit.trigger.scene import HEAD, Scene
+from tests.unit.trigger.service.service_harness import ServiceHarness, rounds_of
 from trigger.service.health import ROUNDS, Health
-from trigger.service.rounds import RoundLoop
-from trigger.service.service import Service, WakeSignal
-from trigger.status.run_reporter import RunReporter
 from trigger.tables import registry
-
-
-def rounds_of(scene: Scene) -> RoundLoop:
-    reporter = RunReporter(scene.store, scene.metrics, "")
-    return RoundLoop(scene.dispatcher, reporter, sweep_seconds=3600.0, clock=lambda: scene.now)
 
 
 def finish(scene: Scene) -> None:
@@ -151,40 +142,11 @@ def load_with(fail: Any) -> Any:
     return lambda store, reads: fail(reads)
 
 
-class SingleEventListener:
-    """Receives one event, then waits for the stop and records it."""
-
-    name = "one-event"
-
-    def __init__(self, sink: EventSink) -> None:
-        self.sink, self.ended = sink, False
-
-    async def run(self, stop: asyncio.Event) -> None:
-        await self.sink.accept(self.name, [BY_NAME])
-        self.sink.record_heartbeat(self.name, True, "")
-        await stop.wait()
-        self.ended = True
-
-
 class FailingListener:
     name = "broken"
 
     async def run(self, stop: asyncio.Event) -> None:
         raise BadConfig("no such topic")
-
-
-class ServiceHarness:
-    """A service on the running loop."""
-
-    def __init__(self, scene: Scene) -> None:
-        self.wake_signal = WakeSignal(asyncio.get_running_loop())
-        self.health = Health((ROUNDS, "one-event"), 120.0, clock=lambda: scene.now)
-        self.sink = EventSink(scene.ingest, self.wake_signal.send, self.health.record_heartbeat)
-        self.listener = SingleEventListener(self.sink)
-        self.rounds = rounds_of(scene)
-
-    def service(self, ingest: EventIngest, *more: Any) -> Service:
-        return Service(ingest, self.rounds, [self.listener, *more], self.health, self.wake_signal)
 
 
 def test_failed_listener_ends_the_service_with_its_error(scene: Scene) -> None:

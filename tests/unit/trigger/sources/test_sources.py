@@ -6,18 +6,16 @@ import gc
 import json
 import weakref
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
+from tests.unit.trigger.sources.recorded_events import EVENTS, event, s3_event
 from trigger.sources.event_json import MAX_EVENT_BYTES, MAX_EVENT_DEPTH, parse_body
 from trigger.sources.hints import Hint, LocationHint, NameHint, RunHint
-from trigger.sources.kafka_records import decode_cloud_event
 from trigger.sources.object_location import ObjectLocation, parse_location
 from trigger.sources.parse_hints import parse_hints
 from trigger.sources.refusal import EventRefused, RefusalReason
 
-EVENTS = Path(__file__).with_name("events")
 METADATA = LocationHint(
     ObjectLocation("s3", "lake", "raw/orders_changelog/metadata/00012-5f3c.metadata.json")
 )
@@ -65,25 +63,10 @@ EXPECTED: dict[str, tuple[Hint, ...]] = {
 }
 
 
-def event(name: str) -> bytes:
-    """Return a recorded event. A Kafka record is stored as its headers and its value."""
-    body = (EVENTS / f"{name}.json").read_bytes()
-    record = json.loads(body)
-    if set(record) != {"headers", "value"}:
-        return body
-    headers = {key: text.encode() for key, text in record["headers"].items()}
-    return decode_cloud_event(headers, json.dumps(record["value"]).encode())
-
-
 def refusal(body: bytes) -> RefusalReason:
     with pytest.raises(EventRefused) as caught:
         parse_hints(body)
     return caught.value.refusal.reason
-
-
-def s3_event(key: str, bucket: str = "lake") -> bytes:
-    record = {"bucket": {"name": bucket}, "object": {"key": key}}
-    return json.dumps({"Records": [{"eventName": "ObjectCreated:Put", "s3": record}]}).encode()
 
 
 def test_every_recorded_event_has_an_expected_result() -> None:

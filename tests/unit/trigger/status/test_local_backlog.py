@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from icemirror.protocol.rows import TableRow
-from icemirror.step_results import Backlog, MirrorPosition
+from icemirror.step_results import Backlog, MirrorStatus
 from icemirror.tables.cursor import Cursor, CursorSource
 from trigger.status.local_backlog import LocalBacklogs
 
@@ -46,7 +46,7 @@ def head(folder: Path, commits: list[dict[str, Any]] = COMMITS, name: str = "a.m
 
 def row(noticed: str | None, merged: int = 1, uuid: str = "u", files_done: int | None = None) -> TableRow:
     source = CursorSource(uuid=uuid, snapshot_id=merged, sequence_number=merged, files_done=files_done)
-    position = MirrorPosition(cursor=Cursor(sources=(source,)), live_rows=1, index_bytes=1)
+    position = MirrorStatus(cursor=Cursor(sources=(source,)), live_rows=1, index_bytes=1)
     return TableRow("t", dirty=1, noticed_head=noticed, position=position)
 
 
@@ -77,7 +77,7 @@ def test_unknown_backlog_is_not_guessed(tmp_path: Path) -> None:
     local_backlogs, known = LocalBacklogs(), head(tmp_path)
     assert local_backlogs.measure(row(None)) is None
     assert local_backlogs.measure(TableRow("t", dirty=1, noticed_head=known)) is None
-    empty = MirrorPosition(cursor=Cursor(sources=()), live_rows=0, index_bytes=0)
+    empty = MirrorStatus(cursor=Cursor(sources=()), live_rows=0, index_bytes=0)
     assert local_backlogs.measure(TableRow("t", dirty=1, noticed_head=known, position=empty)) is None
     assert local_backlogs.measure(row(known, files_done=1)) is None
     assert local_backlogs.measure(row(known, uuid="made anew")) is None

@@ -12,7 +12,7 @@ from icemirror.protocol.replay import Replay, ReplayEnd, ReplayProgress
 from icemirror.protocol.rows import PlannedBacklog, SlotRow, SlotState, TableRow
 from icemirror.result import ErrorResult
 from icemirror.settings import TableSettings
-from icemirror.step_results import Backlog, MeasuredBacklog, MirrorPosition
+from icemirror.step_results import Backlog, MeasuredBacklog, MirrorStatus
 from tests.unit.icemirror.protocol.samples import (
     INVALID,
     POSITION,
@@ -182,7 +182,7 @@ def test_measured_backlog_takes_precedence_over_the_row(
 ) -> None:
     row = TableRow("shop.orders", dirty=3, covered=3, position=POSITION)
     measured = MeasuredBacklog(
-        snapshots=2, events=5, since=40.0, position=MirrorPosition(cursor=None, live_rows=0, index_bytes=0)
+        snapshots=2, events=5, since=40.0, mirror_status=MirrorStatus(cursor=None, live_rows=0, index_bytes=0)
     )
     found = table_status(table, rows(row), 100.0, measured=measured)
     assert (found["state"], found["lag"]["seconds"], found["live_rows"]) == ("waiting", 60.0, 0)

@@ -1,4 +1,4 @@
-"""Bugs planted in the launchers and in the job's arguments; the simulation must detect each."""
+"""Defects planted in the launchers and in the job's arguments; the simulation must detect each."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def never_cancelled() -> Iterator[None]:
         yield
 
 
-BUGS = {
+PLANTED = {
     "a new client token for each call": new_token_for_each_call,
     "a new name for each call": new_name_for_each_call,
     "queued counts as ended on EMR": queued_counts_as_ended_on_emr,

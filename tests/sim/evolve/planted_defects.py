@@ -132,4 +132,4 @@ _PATCHES: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
     ),
 }
 
-BUGS = {name: PlantedDefect((patch,)) for name, patch in _PATCHES.items()}
+PLANTED = {name: PlantedDefect((patch,)) for name, patch in _PATCHES.items()}

@@ -1,4 +1,4 @@
-"""Planted bugs that the campaign must detect; each replaces a function of the product."""
+"""Planted defects that the campaign must detect; each replaces a function of the product."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _decodes_body_before_bounds() -> Iterator[None]:
         yield
 
 
-BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
+PLANTED: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "decodes the key twice": _decodes_key_twice,
     "compares the prefix as text": _compares_prefix_as_text,
     "compares the last level only": _compares_last_level_only,

@@ -30,14 +30,14 @@ from icemirror.protocol.events import (
 from icemirror.protocol.policy import Policy
 from icemirror.protocol.rows import Rows, SlotRow, SlotState, TableRow
 from icemirror.protocol.step import Step, step
-from tests.sim.protocol import replay_bugs
+from tests.sim.protocol import planted_replay
 from tests.sim.protocol.model import Model
 
 Rule = Callable[[Rows, Event, Policy], Step]
 
 
 @dataclass(frozen=True)
-class Bug:
+class ModelDefect:
     """A defect, the bounds within which it shows, and the violation that it causes."""
 
     why: str
@@ -207,123 +207,131 @@ L1 = "L1 work lost or stuck"
 L2_LAUNCHES = "L2 launches forever"
 L2 = "L2 livelock"
 
-BUGS: dict[str, Bug] = {
-    "dirty read after the merge": Bug(S4, {"commit": 2}),
-    "terminal run advances covered": Bug(S4, {"commit": 1, "crash": 1}),
-    "no scan after freeing the slot": Bug(L1, {"sweep": False, "commit": 2}),
-    "recovery with a new token": Bug(S3, {"commit": 1}, _new_token),
-    "no gen bump when a slot is taken": Bug(L2, {"commit": 2, "crash": 1}, _no_new_gen),
-    "acknowledge before notice": Bug(L1, {"repair": False, "commit": 1, "wcrash": 1}),
-    "no repair of lost hints": Bug(L1, {"repair": False, "commit": 1, "lose": 1}),
-    "complete without owner check": Bug(
+PLANTED: dict[str, ModelDefect] = {
+    "dirty read after the merge": ModelDefect(S4, {"commit": 2}),
+    "terminal run advances covered": ModelDefect(S4, {"commit": 1, "crash": 1}),
+    "no scan after freeing the slot": ModelDefect(L1, {"sweep": False, "commit": 2}),
+    "recovery with a new token": ModelDefect(S3, {"commit": 1}, _new_token),
+    "no gen bump when a slot is taken": ModelDefect(L2, {"commit": 2, "crash": 1}, _no_new_gen),
+    "acknowledge before notice": ModelDefect(L1, {"repair": False, "commit": 1, "wcrash": 1}),
+    "no repair of lost hints": ModelDefect(L1, {"repair": False, "commit": 1, "lose": 1}),
+    "complete without owner check": ModelDefect(
         S2_TABLE, {"commit": 2, "zombie": 1, "slots": 2, "eager": True, "triggers": 1}, _any_owner_completes
     ),
-    "no mirror fence": Bug(S1, {"commit": 2, "zombie": 1}),
-    "head loaded before locating": Bug(S1, {"commit": 2, "zombie": 1}),
-    "queued run freed on lease expiry": Bug(S3, {"commit": 1}, _free_slot_of_queued_run),
-    "dead run launched again with its token": Bug(L2, {"commit": 1, "nostart": 1}, _relaunch_dead_run),
-    "start fenced by gen only": Bug(S2_SLOT, {"commit": 1, "forget": 1}, _start_by_gen),
-    "slot polled by token, not run id": Bug(S2_SLOT, {"commit": 1, "forget": 1}),
-    "record without compare-and-set": Bug(S2_SLOT, {"commit": 1}, _record_blindly),
-    "dead owner not charged": Bug(
+    "no mirror fence": ModelDefect(S1, {"commit": 2, "zombie": 1}),
+    "head loaded before locating": ModelDefect(S1, {"commit": 2, "zombie": 1}),
+    "queued run freed on lease expiry": ModelDefect(S3, {"commit": 1}, _free_slot_of_queued_run),
+    "dead run launched again with its token": ModelDefect(
+        L2, {"commit": 1, "nostart": 1}, _relaunch_dead_run
+    ),
+    "start fenced by gen only": ModelDefect(S2_SLOT, {"commit": 1, "forget": 1}, _start_by_gen),
+    "slot polled by token, not run id": ModelDefect(S2_SLOT, {"commit": 1, "forget": 1}),
+    "record without compare-and-set": ModelDefect(S2_SLOT, {"commit": 1}, _record_blindly),
+    "dead owner not charged": ModelDefect(
         L2_LAUNCHES,
         {"tables": 2, "commit": 2, "limit": 2, "poison": "kill", "triggers": 1},
         _no_charge_for_death,
     ),
-    "dead launch not charged": Bug(
+    "dead launch not charged": ModelDefect(
         L2_LAUNCHES, {"commit": 1, "limit": 2, "poison": "nostart"}, _no_charge_for_launch
     ),
-    "a living owner loses its table": Bug(S2_TABLE, {"commit": 1}, _release_table_of_live_owner),
-    "a table is picked although it has an owner": Bug(
+    "a living owner loses its table": ModelDefect(S2_TABLE, {"commit": 1}, _release_table_of_live_owner),
+    "a table is picked although it has an owner": ModelDefect(
         S2_TABLE, {"commit": 1, "slots": 2, "eager": True}, _pick_owned
     ),
-    "unanswered launch not charged": Bug(
+    "unanswered launch not charged": ModelDefect(
         L2, {"commit": 1, "limit": 2, "poison": "noanswer"}, _no_charge_for_unanswered_launch
     ),
-    "a noticed head is compared by its location in the job": Bug(
+    "a noticed head is compared by its location in the job": ModelDefect(
         L2, {"commit": 1, "two_names": True}, _trust_merged_head
     ),
-    "a merged table is never rechecked": Bug(L1, {"commit": 1, "rollback": 1}, _no_recheck),
-    "resume is no notice": Bug(S4, {"commit": 1, "rollback": 1, "resume": 1}, _resume_without_notice),
-    "a turn that ends early covers its notices": Bug(
+    "a merged table is never rechecked": ModelDefect(L1, {"commit": 1, "rollback": 1}, _no_recheck),
+    "resume is no notice": ModelDefect(S4, {"commit": 1, "rollback": 1, "resume": 1}, _resume_without_notice),
+    "a turn that ends early covers its notices": ModelDefect(
         S4, {"commit": 3, "tables": 2, "short_turns": True, "triggers": 1}, _turn_covers
     ),
-    "a request for a replay is no notice": Bug(S5_UNSEEN, {"replay": 1}, replay_bugs.request_without_notice),
-    "a second request replaces the first": Bug(
-        S5_LOST, {"replay": 2}, replay_bugs.second_request_replaces_the_first
+    "a request for a replay is no notice": ModelDefect(
+        S5_UNSEEN, {"replay": 1}, planted_replay.request_without_notice
     ),
-    "any completed replay ends the pending request": Bug(
-        S5_LOST, {"replay": 2, "cancel": 1, "triggers": 1}, replay_bugs.any_report_ends_the_replay
+    "a second request replaces the first": ModelDefect(
+        S5_LOST, {"replay": 2}, planted_replay.second_request_replaces_the_first
     ),
-    "progress of one request counts for the next": Bug(
-        S5_PROGRESS, {"replay": 2, "cancel": 1, "triggers": 1}, replay_bugs.any_progress_counts
+    "any completed replay ends the pending request": ModelDefect(
+        S5_LOST, {"replay": 2, "cancel": 1, "triggers": 1}, planted_replay.any_report_ends_the_replay
     ),
-    "an empty plan ends the replay": Bug(
-        S5_LOST, {"commit": 1, "replay": 1, "triggers": 1}, replay_bugs.empty_plan_ends_the_replay
+    "progress of one request counts for the next": ModelDefect(
+        S5_PROGRESS, {"replay": 2, "cancel": 1, "triggers": 1}, planted_replay.any_progress_counts
     ),
-    "an empty plan covers the replay": Bug(
-        S5_UNSEEN, {"commit": 1, "replay": 1, "triggers": 1}, replay_bugs.empty_plan_covers_the_replay
+    "an empty plan ends the replay": ModelDefect(
+        S5_LOST, {"commit": 1, "replay": 1, "triggers": 1}, planted_replay.empty_plan_ends_the_replay
     ),
-    "a dead owner drops the replay": Bug(
-        S5_LOST, {"replay": 1, "crash": 1}, replay_bugs.death_drops_the_replay
+    "an empty plan covers the replay": ModelDefect(
+        S5_UNSEEN, {"commit": 1, "replay": 1, "triggers": 1}, planted_replay.empty_plan_covers_the_replay
     ),
-    "a failure drops the replay": Bug(
-        S5_LOST, {"replay": 1, "fail": 1}, replay_bugs.failure_drops_the_replay
+    "a dead owner drops the replay": ModelDefect(
+        S5_LOST, {"replay": 1, "crash": 1}, planted_replay.death_drops_the_replay
     ),
-    "a replay that always fails is never given up": Bug(
+    "a failure drops the replay": ModelDefect(
+        S5_LOST, {"replay": 1, "fail": 1}, planted_replay.failure_drops_the_replay
+    ),
+    "a replay that always fails is never given up": ModelDefect(
         L2,
         {"replay": 1, "limit": 2, "poison": "replay raises", "triggers": 1},
-        replay_bugs.replay_never_given_up,
+        planted_replay.replay_never_given_up,
     ),
-    "a quarantined table is not replayed": Bug(
+    "a quarantined table is not replayed": ModelDefect(
         L1,
         {"commit": 1, "invalid": 1, "replay": 1, "limit": 2, "triggers": 1},
-        replay_bugs.quarantine_prevents_the_replay,
+        planted_replay.quarantine_prevents_the_replay,
     ),
-    "the worker does not receive the replay": Bug(
-        S5_UNSEEN, {"replay": 1, "triggers": 1}, replay_bugs.worker_without_the_replay
+    "the worker does not receive the replay": ModelDefect(
+        S5_UNSEEN, {"replay": 1, "triggers": 1}, planted_replay.worker_without_the_replay
     ),
-    "cancelling a replay covers its notice": Bug(
-        S4, {"commit": 1, "replay": 1, "cancel": 1, "triggers": 1}, replay_bugs.cancel_covers_the_notice
+    "cancelling a replay covers its notice": ModelDefect(
+        S4, {"commit": 1, "replay": 1, "cancel": 1, "triggers": 1}, planted_replay.cancel_covers_the_notice
     ),
-    "a paused table is picked": Bug(
-        S6_PAUSED, {"commit": 1, "pause": 1, "triggers": 1}, replay_bugs.pick_paused_table
+    "a paused table is picked": ModelDefect(
+        S6_PAUSED, {"commit": 1, "pause": 1, "triggers": 1}, planted_replay.pick_paused_table
     ),
-    "a worker continues although its table is paused": Bug(
-        S6_PAUSED, {"commit": 1, "pause": 1, "triggers": 1}, replay_bugs.continue_after_slice_although_paused
+    "a worker continues although its table is paused": ModelDefect(
+        S6_PAUSED,
+        {"commit": 1, "pause": 1, "triggers": 1},
+        planted_replay.continue_after_slice_although_paused,
     ),
-    "a worker continues after a replay although its table is paused": Bug(
-        S6_PAUSED, {"replay": 1, "pause": 1, "triggers": 1}, replay_bugs.continue_after_replay_although_paused
+    "a worker continues after a replay although its table is paused": ModelDefect(
+        S6_PAUSED,
+        {"replay": 1, "pause": 1, "triggers": 1},
+        planted_replay.continue_after_replay_although_paused,
     ),
-    "a pause covers unmerged events": Bug(
-        S4, {"commit": 2, "pause": 1, "triggers": 1}, replay_bugs.pause_covers_the_notice
+    "a pause covers unmerged events": ModelDefect(
+        S4, {"commit": 2, "pause": 1, "triggers": 1}, planted_replay.pause_covers_the_notice
     ),
-    "resume keeps the quarantine": Bug(
+    "resume keeps the quarantine": ModelDefect(
         S6_RESUMED,
         {"commit": 1, "invalid": 1, "resume": 1, "limit": 2, "triggers": 1},
-        replay_bugs.resume_keeps_the_quarantine,
+        planted_replay.resume_keeps_the_quarantine,
     ),
-    "a quarantined table is picked": Bug(
+    "a quarantined table is picked": ModelDefect(
         S6_QUARANTINED,
         {"commit": 1, "invalid": 1, "limit": 2, "triggers": 1},
-        replay_bugs.pick_quarantined_table,
+        planted_replay.pick_quarantined_table,
     ),
-    "a notice lifts a quarantine": Bug(
+    "a notice lifts a quarantine": ModelDefect(
         S6_NOT_LIFTED_BY_USER,
         {"commit": 2, "invalid": 1, "limit": 2, "triggers": 1},
-        replay_bugs.notice_lifts_a_quarantine,
+        planted_replay.notice_lifts_a_quarantine,
     ),
-    "a table that no job knows is not charged": Bug(
+    "a table that no job knows is not charged": ModelDefect(
         L2_LAUNCHES,
         {"tables": 2, "commit": 2, "limit": 2, "poison": "unknown", "triggers": 1},
         _no_charge_for_declined_table,
     ),
-    "the tables that a job was launched for are forgotten": Bug(
+    "the tables that a job was launched for are forgotten": ModelDefect(
         L2_LAUNCHES,
         {"tables": 2, "commit": 2, "limit": 2, "poison": "unknown", "triggers": 1},
         _forget_wanted_tables,
     ),
-    "declining a table takes it from its owner": Bug(
+    "declining a table takes it from its owner": ModelDefect(
         S2_TABLE,
         {"slots": 2, "commit": 1, "old": 1, "eager": True, "triggers": 1},
         _decline_releases_the_table,

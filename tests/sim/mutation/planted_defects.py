@@ -62,7 +62,7 @@ def _read_like_pyiceberg(_read: Any) -> Any:
     return read
 
 
-BUGS: dict[str, PlantedDefect] = {
+PLANTED: dict[str, PlantedDefect] = {
     "pages not compared with their checksums": PlantedDefect(
         ((parquet_columns, "_parse", lambda _parse: lambda stream, *_buffer: pq.ParquetFile(stream)),)
     ),

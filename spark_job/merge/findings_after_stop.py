@@ -1,4 +1,4 @@
-"""Decides how to go on when the shards of a slice stopped."""
+"""Finds out what the next attempt needs to know after the shards of a slice stopped."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from spark_job.changelog.truncations import describe_truncation, find_truncation
 from spark_job.merge.shard_result import HistoryNeeded, StopReason, TruncationFound
 from spark_job.plan.attempt_findings import AttemptFindings
 from spark_job.plan.divergence import Diverged, DivergenceCause
-from spark_job.plan.plans import Executed, plan_diverged
 from spark_job.plan.slices import Slice
 from spark_job.plan.table_plan import TablePlan
 
 log = get_log(__name__)
 
 
-def plan_after_stop(
+def findings_after_stop(
     table_plan: TablePlan, slice_: Slice, findings: AttemptFindings, stop_reason: StopReason
-) -> Executed | AttemptFindings:
-    """Return findings for the next attempt, or another plan if the source was truncated."""
+) -> AttemptFindings | Diverged:
+    """Return findings for the next attempt, or how the mirror diverged if a truncation cannot be applied."""
     match stop_reason:
         case HistoryNeeded(reason=reason):
             log.info("changelog history needed, planning again", reason=reason)
@@ -29,8 +28,7 @@ def plan_after_stop(
             shape = table_plan.shape
             if findings.scanned_for_truncation or findings.find_truncation_in(slice_.files):
                 details = describe_truncation(shape, slice_.files[file].path, row)
-                diverged = Diverged(table_plan.settings, DivergenceCause.SOURCE_TRUNCATED, details)
-                return Executed(plan_diverged(diverged))
+                return Diverged(table_plan.table_settings, DivergenceCause.SOURCE_TRUNCATED, details)
             # The shard stopped at the first truncation that it read; the next plan needs the last one.
             last = find_truncation(table_plan.changelog.io, slice_.files, shape)
             return replace(findings, scanned_for_truncation=True, truncation=last)

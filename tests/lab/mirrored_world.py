@@ -30,11 +30,11 @@ tables:
 """
 
 
-def write_config(folder: Path, options: str = "", tail: str = "") -> Path:
-    """Write a configuration for one table `lab.world`; `options` are lines of its settings."""
+def write_config(folder: Path, options: str = "", extra_config: str = "") -> Path:
+    """Write a configuration for one table `lab.world`; `options` are lines of its settings, `extra_config` follows."""
     path = folder / "icemirror.yaml"
     lines = "\n".join(f"    {line}" for line in options.splitlines())
-    path.write_text(_CONFIG.format(folder=folder, options=lines) + tail)
+    path.write_text(_CONFIG.format(folder=folder, options=lines) + extra_config)
     return path
 
 
@@ -49,11 +49,11 @@ def upgrade_like_java(table: Table) -> None:
 
 @dataclass
 class MirroredWorld:
-    """The settings, pipeline and changelog of one schedule."""
+    """The settings and pipeline of one schedule. `oracle` commits its events and knows the expected rows."""
 
     settings: Settings
     pipeline: Pipeline
-    world: World
+    oracle: World
 
     @classmethod
     def make(
@@ -63,18 +63,18 @@ class MirroredWorld:
         engine: Engine,
         *,
         options: str = "",
-        tail: str = "",
+        extra_config: str = "",
         use_duckdb: bool = True,
     ) -> MirroredWorld:
         folder.mkdir(parents=True, exist_ok=True)
-        settings = load_settings(write_config(folder, options, tail), os.environ)
+        settings = load_settings(write_config(folder, options, extra_config), os.environ)
         catalogs = Catalogs(settings)
         catalogs.get(None).create_namespace_if_not_exists("lab")
-        world = World(catalogs.get(None), "lab", schedule, use_duckdb=use_duckdb)
+        oracle = World(catalogs.get(None), "lab", schedule, use_duckdb=use_duckdb)
         pipeline = Pipeline(
             settings, catalogs, LazyEngine(lambda: engine), run_id="test", key_check_rows=None
         )
-        return cls(settings, pipeline, world)
+        return cls(settings, pipeline, oracle)
 
     @property
     def table(self) -> TableSettings:

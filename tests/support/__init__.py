@@ -1,0 +1,1 @@
+"""Support for all tests: optional dependencies, ids of parametrized values, and stand-ins."""
