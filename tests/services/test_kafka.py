@@ -19,7 +19,7 @@ from tests.services.kafka_broker import Kafka, kafka
 from tests.services.kafka_run import POISON_EVERY, drive
 from tests.services.processes import free_port
 from tests.support.need import do_without
-from trigger.dispatch.ingest import Accepted
+from trigger.dispatch.ingest import Accepted, IngestOutcome, NotStored
 from trigger.listeners.kafka import KafkaListener
 from trigger.listeners.kafka_login import connection_arguments
 from trigger.listeners.listener import EventSink
@@ -73,10 +73,10 @@ class Received:
         self.works: list[bool] = []
         self.refuse = 0
 
-    async def accept(self, source: str, bodies: Sequence[bytes]) -> list[Accepted | Transient]:
+    async def accept(self, source: str, bodies: Sequence[bytes]) -> list[IngestOutcome]:
         if self.refuse:
             self.refuse -= 1
-            return [Transient("locked") for _ in bodies]
+            return [NotStored(Transient("locked")) for _ in bodies]
         self.bodies += bodies
         return [Accepted() for _ in bodies]
 
