@@ -13,6 +13,7 @@ from pyiceberg.types import IcebergType, LongType, StringType, UUIDType
 from icemirror.errors import IcemirrorError, Invalid, Transient, UnverifiedConflict
 from spark_job.changelog.added_files import ChangelogFile
 from spark_job.changelog.bad_rows import BadFile, BadRows
+from spark_job.commit.retry import RetriesExhausted
 from spark_job.engine.engine import InProcessEngine, LazyEngine
 from spark_job.engine.key_ranges import cut_by_key, group_files_by_events, shard_bounds
 from spark_job.engine.size_policy import SizePolicy
@@ -237,6 +238,7 @@ def test_every_task_error_is_recreated_on_the_driver() -> None:
     raised_only_by_the_driver = {
         IcemirrorError,
         UnverifiedConflict,
+        RetriesExhausted,
         IndexMismatch,
         StageDamaged,
         DamagedMetadata,
