@@ -13,6 +13,8 @@ from tests.infra.kubernetes import MANIFESTS, Manifest, helm, key, kustomize, po
 from tests.provision.cache import Unavailable
 from tests.support.need import do_without
 
+pytestmark = pytest.mark.timeout(3000)  # includes the first build of Helm
+
 MINIMAL: dict[str, Any] = {
     "iceberg": {"catalog": {"type": "rest", "uri": "http://catalog"}},
     "tables": [{"changelog": "a.b", "mirror": "c.d"}],

@@ -76,7 +76,7 @@ def run_checkov(folder: Path) -> list[dict[str, object]]:
     return found if isinstance(found, list) else [found]
 
 
-@pytest.mark.timeout(1200)  # includes the first installation
+@pytest.mark.timeout(3000)  # includes the first installation
 def test_every_finding_has_a_reason(tmp_path: Path) -> None:
     shutil.copytree(
         ROOT / "infra" / "terraform",

@@ -6,12 +6,16 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from icemirror.config_file.load import load_settings
 from icemirror.settings.trigger import KubernetesLauncherSettings
 from tests.infra.kubernetes import Manifest, helm, pod_templates
 from tests.provision.cache import Unavailable
 from tests.support.need import do_without
 from tests.unit.house.tracked import ROOT
+
+pytestmark = pytest.mark.timeout(3000)  # includes the first build of Helm
 
 _CREATED = re.compile(r"create secret generic (\S+) ((?:--from-literal=\S+\s*)+)")
 

@@ -48,13 +48,13 @@ DOWNLOADS: Mapping[str, Provide] = {
     "PySpark 3.5": python_packages.pyspark35,
     "checkov": python_packages.checkov,
 }
-# A build takes all processors: one at a time, those that take longest first.
+# A build takes all processors: one at a time, in the order in which the tests need them.
 BUILDS: Mapping[str, Provide] = {
-    "kube-apiserver and etcd": kubernetes_programs,
     "Helm": lambda: go_program(HELM),
     "kustomize": lambda: go_program(KUSTOMIZE),
-    "fake-gcs-server": fake_gcs_program,
+    "kube-apiserver and etcd": kubernetes_programs,
     "definitions of the Spark operator": kubeflow_definition,
+    "fake-gcs-server": fake_gcs_program,
 }
 
 

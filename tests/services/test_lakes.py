@@ -64,6 +64,7 @@ def test_schedule_is_merged_on_glue_and_s3(
     merge_schedule(tmp_path, Lake(catalog), "string")
 
 
+@pytest.mark.timeout(3000)  # includes the first build of the server
 def test_schedule_is_merged_on_google_cloud_storage(tmp_path: Path, gcs: FakeGcs, bucket: str) -> None:
     emulated = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": gcs.make_bucket(bucket)}
     catalog = {**documented("Google Cloud Storage"), **emulated, **gcs.properties()}
