@@ -254,7 +254,7 @@ def install_with_apt(*packages: str) -> bool:
     return False
 
 
-def find_uv(pip: Sequence[str]) -> str | None:
+def find_or_install_uv(pip: Sequence[str]) -> str | None:
     """Return the user's uv, else install one, which is several times faster than pip.
 
     Return None if pip has an index of its own: uv does not read pip's configuration.
@@ -285,7 +285,7 @@ def install_packages(kind: str) -> None:
         create_venv()
     UNFINISHED.touch()
     pip = [PYTHON, "-I", "-m", "pip", "install", "--progress-bar", "off"]
-    uv = find_uv(pip)
+    uv = find_or_install_uv(pip)
     size = {"demo": "450 MB", "dev": "600 MB"}[kind]
     print_progress(
         f"installing the locked packages with {'uv' if uv else 'pip'} (the first time about {size}: some minutes)"

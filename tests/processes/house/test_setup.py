@@ -185,7 +185,7 @@ def test_interrupted_installation_restarts_with_an_empty_environment(
     monkeypatch.setattr(setup, "create_venv", create_venv)
     monkeypatch.setattr(setup, "run_with_progress", run_with_progress)
     monkeypatch.setattr(setup, "succeeds", lambda *command: True)
-    monkeypatch.setattr(setup, "find_uv", lambda _pip: None)
+    monkeypatch.setattr(setup, "find_or_install_uv", lambda _pip: None)
     with pytest.raises(KeyboardInterrupt):
         setup.install_packages("dev")
     setup.install_packages("dev")

@@ -39,11 +39,11 @@ def test_uv_is_skipped_if_only_pip_has_the_index(
     monkeypatch.delenv("UV_DEFAULT_INDEX", raising=False)
     monkeypatch.delenv("UV_INDEX_URL", raising=False)
     monkeypatch.setenv("LISTED", "global.timeout='5'")
-    assert setup.find_uv(["pip"]) == str(clone / "bin" / "uv")
+    assert setup.find_or_install_uv(["pip"]) == str(clone / "bin" / "uv")
     monkeypatch.setenv("LISTED", "global.index-url='https://packages.invalid/simple'")
-    assert setup.find_uv(["pip"]) is None
+    assert setup.find_or_install_uv(["pip"]) is None
     monkeypatch.setenv("UV_DEFAULT_INDEX", "https://packages.invalid/simple")
-    assert setup.find_uv(["pip"]) == str(clone / "bin" / "uv")
+    assert setup.find_or_install_uv(["pip"]) == str(clone / "bin" / "uv")
 
 
 @pytest.mark.parametrize("installs", [True, False])
@@ -58,5 +58,7 @@ def test_uv_is_installed_by_hash_if_the_user_has_none(
         return installs
 
     monkeypatch.setattr(setup, "run_with_progress", run_with_progress)
-    assert setup.find_uv(["pip", "install"]) == (str(clone / ".venv" / "bin" / "uv") if installs else None)
+    assert setup.find_or_install_uv(["pip", "install"]) == (
+        str(clone / ".venv" / "bin" / "uv") if installs else None
+    )
     assert commands == [["pip", "install", "--require-hashes", "--only-binary", ":all:", "-r", setup.UV_LOCK]]
